@@ -15,6 +15,7 @@
 #include "support/Integers.h"
 #include "support/Tensor.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace mprt;
@@ -51,9 +52,11 @@ Error mprt::checkArray(const mpcomm_array &array,
   if (array.ndim > maxRank || (array.ndim && !array.shape))
     return fail("array ", quoted(tensor), ": ", array.ndim, " dimensions",
                 array.ndim > maxRank ? "" : " without a shape");
-  Shape shape(array.shape, array.shape + array.ndim);
-  if (!areConvertible(type, tensor.type) || shape != tensor.shape)
-    return fail("array ", quoted(tensor), " is ", describe(type, shape),
+  if (!areConvertible(type, tensor.type) ||
+      !std::equal(array.shape, array.shape + array.ndim, tensor.shape.begin(),
+                  tensor.shape.end()))
+    return fail("array ", quoted(tensor), " is ",
+                describe(type, Shape(array.shape, array.shape + array.ndim)),
                 ", expected ", describe(tensor.type, tensor.shape));
   if (!array.data && tensor.elements)
     return fail("array ", quoted(tensor), ": its data is null");

@@ -174,7 +174,7 @@ private:
   /// All slots have the values that a file has.
   void markLoaded(const StateFile &file);
   /// Fails where a step has no value of something.
-  Error checkValuesOf(const ManifestFunction &function) const;
+  Error checkValuesOf(const ManifestFunction &function);
   /// Those of the current program, or of all that are loaded.
   std::vector<const ManifestArgument *> hyperparameters() const;
   double hyperparameter(const ManifestArgument &argument, uint64_t at) const;
@@ -238,6 +238,8 @@ private:
   bool valuesChanged = false;
   const ManifestFunction *lastCalled = nullptr;
   const ManifestFunction *watchedFunction = nullptr;
+  /// All that it takes has a value, and what has one keeps it.
+  const ManifestFunction *completeFunction = nullptr;
   /// Of the current program.
   std::optional<Stepper> stepper;
   // What a result points to.

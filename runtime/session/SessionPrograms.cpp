@@ -267,7 +267,7 @@ void Session::use(size_t number) {
   current = number;
   rank->useProgram(number);
   fedStep.reset();
-  lastCalled = watchedFunction = nullptr;
+  lastCalled = watchedFunction = completeFunction = nullptr;
   stepper.emplace(*rank, *programs[number].program, *state, *onDevice,
                   programs[number].arena);
 }

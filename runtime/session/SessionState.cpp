@@ -341,7 +341,9 @@ void Session::markLoaded(const StateFile &file) {
   fedStep.reset();
 }
 
-Error Session::checkValuesOf(const ManifestFunction &function) const {
+Error Session::checkValuesOf(const ManifestFunction &function) {
+  if (completeFunction == &function)
+    return {};
   for (const TableEntry &entry : table)
     if (!entry.hasValue)
       for (const ManifestArgument &argument : function.arguments)
@@ -357,6 +359,7 @@ Error Session::checkValuesOf(const ManifestFunction &function) const {
       return Error(MPRT_NOT_READY, "hyperparameter '" +
                                        printable(argument.name) +
                                        "' has no default and no value yet");
+  completeFunction = &function;
   return {};
 }
 

@@ -285,7 +285,7 @@ class SeveralPrograms(unittest.TestCase):
         self.fails("needs an address", Session, size=1, comm=b"gloo")
         session = Session()
         session.begin(build("plain"))
-        self.fails("reserved", session.save, "reserved", reserved=1)
+        self.fails("reserved", session.save, "reserved", reserved=(ctypes.c_uint8 * 7)(1))
 
 
 unittest.main(argv=sys.argv[:1], verbosity=2)

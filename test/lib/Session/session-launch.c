@@ -38,8 +38,8 @@ static void testAlone(void) {
         strstr(info.manifest, "\"program\":\"toy\""));
   FAILS(MPRT_NOT_READY, "has parameters", mpcomm_program_check_state, program,
         NULL, 0);
-  FAILS(MPRT_INVALID_ARGUMENT, "cannot open", mpcomm_program_check_state,
-        program, "nothing", 0);
+  FAILS(MPRT_NOT_FOUND, "cannot open", mpcomm_program_check_state, program,
+        "nothing", 0);
   const char *names[] = {"fly"};
   FAILS(MPRT_NOT_FOUND, "no function 'fly'", mpcomm_program_select, program,
         names, 1);

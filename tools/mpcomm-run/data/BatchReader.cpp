@@ -35,7 +35,10 @@ BatchReader::BatchReader(Dataset &data, Order order, bool isShuffled,
     if (argument)
       bytes += (argument->bytes + alignment - 1) / alignment * alignment;
   }
-  for (Buffer &buffer : buffers) {
+  bool isSlow = readsAhead || data.bytes() >= leastDataset ||
+                (data.converts() && bytes >= leastConverted);
+  used = isSlow ? depth : 1;
+  for (Buffer &buffer : std::span(buffers, used)) {
     buffer.memory.reset(static_cast<char *>(
         std::aligned_alloc(alignment, std::max(bytes, alignment))));
     if (!buffer.memory)
@@ -52,8 +55,6 @@ BatchReader::BatchReader(Dataset &data, Order order, bool isShuffled,
     }
   }
   data.expectOrder(isShuffled);
-  bool isSlow = readsAhead || data.bytes() >= leastDataset ||
-                (data.converts() && bytes >= leastConverted);
   if (last - first < 2 || bytes == 0 || !isSlow || buffers[0].status.failed())
     return;
   try {

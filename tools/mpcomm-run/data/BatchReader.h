@@ -43,8 +43,9 @@ public:
   BatchReader(const BatchReader &) = delete;
   BatchReader &operator=(const BatchReader &) = delete;
 
-  /// The samples of `step`. They stay where they are until the step after the
-  /// next one is taken. Steps are taken in order, each once or more often.
+  /// The samples of `step`. They stay where they are until the next one is
+  /// taken, or where this reads ahead, the one after that. Steps are taken in
+  /// order, each once or more often.
   Expected<std::span<const mpcomm_array>> take(uint64_t step);
 
 private:
@@ -62,13 +63,15 @@ private:
   void gather(uint64_t step, Buffer &buffer) {
     buffer.status = data.gather(order(step), buffer.targets);
   }
-  Buffer &bufferOf(uint64_t step) { return buffers[step % depth]; }
+  Buffer &bufferOf(uint64_t step) { return buffers[step % used]; }
 
   Dataset &data;
   Order order;
 
-  /// With a thread, steps [taken - 1, ready) are in the buffers.
+  /// With a thread, steps [taken - 1, ready) are in the buffers; where each
+  /// step gathers for itself, one is used, and stays warm.
   Buffer buffers[depth];
+  uint64_t used = 1;
   uint64_t taken, ready;
   bool stopping = false;
   std::mutex mutex;

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <dirent.h>
@@ -21,6 +22,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -247,6 +249,9 @@ Expected<OutputLock> OutputLock::take(const std::string &path) {
                      ": cannot lock: ", std::strerror(error));
   lock.file = target + ".mpcomm-lock";
   struct stat info, named;
+  // A run that was killed takes a moment to end.
+  constexpr int attempts = 20;
+  int attempt = 0;
   // Open for reading, so that the file system may still become read-only; NFS
   // locks only what is open for writing, too.
   int access = O_RDONLY;
@@ -257,6 +262,11 @@ Expected<OutputLock> OutputLock::take(const std::string &path) {
       return makeError(MPRT_IO_ERROR, path, ": cannot lock it by ", lock.file,
                        ": ", std::strerror(errno));
     bool failed = flock(lock.descriptor, LOCK_EX | LOCK_NB) != 0;
+    if (failed && errno == EWOULDBLOCK && ++attempt < attempts) {
+      close(lock.descriptor);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      continue;
+    }
     if (failed && errno == EWOULDBLOCK) {
       char holder[256] = {};
       (void)!pread(lock.descriptor, holder, sizeof(holder) - 1, 0);

@@ -57,7 +57,7 @@ func.func @global_type(%0: tensor<4xf32> {mpcomm.global_type = tensor<8xbf16>}) 
 // -----
 
 mpcomm.mesh @mesh <["dp" = 4]>
-func.func @reshard_rank(%0: tensor<8xf32>) {
+func.func @reshard_c1_rank(%0: tensor<8xf32>) {
   // expected-error @below {{expects a sharding with a list for each dimension of 'tensor<8xf32>', got #mpcomm.sharding<@mesh, [{}, {}]>}}
   %1 = mpcomm.reshard %0 to <@mesh, [{}, {}]> : tensor<8xf32>
   return
@@ -65,7 +65,7 @@ func.func @reshard_rank(%0: tensor<8xf32>) {
 
 // -----
 
-func.func @reshard_mesh(%0: tensor<8xf32>) {
+func.func @reshard_c2_mesh(%0: tensor<8xf32>) {
   // expected-error @below {{names @mesh, which is not an mpcomm.mesh}}
   %1 = mpcomm.reshard %0 to <@mesh, [{}]> : tensor<8xf32>
   return
@@ -74,7 +74,7 @@ func.func @reshard_mesh(%0: tensor<8xf32>) {
 // -----
 
 mpcomm.mesh @mesh <["dp" = 4]>
-func.func @reshard_axis(%0: tensor<8xf32>) {
+func.func @reshard_c2_axis(%0: tensor<8xf32>) {
   // expected-error @below {{names axis "tp", which mesh @mesh does not have}}
   %1 = mpcomm.reshard %0 to <@mesh, [{}], partial = [sum "tp"]> : tensor<8xf32>
   return
@@ -83,7 +83,7 @@ func.func @reshard_axis(%0: tensor<8xf32>) {
 // -----
 
 mpcomm.mesh @mesh <["dp" = 4]>
-func.func @reshard_sub_axis(%0: tensor<8xf32>) {
+func.func @reshard_c2_sub_axis(%0: tensor<8xf32>) {
   // expected-error @below {{splits axis "dp" of 4 ranks into parts of 6}}
   %1 = mpcomm.reshard %0 to <@mesh, [{"dp":(2)3}]> : tensor<8xf32>
   return
@@ -92,7 +92,7 @@ func.func @reshard_sub_axis(%0: tensor<8xf32>) {
 // -----
 
 mpcomm.mesh @mesh <["dp" = 4]>
-func.func @reshard_size(%0: tensor<6xf32>) {
+func.func @reshard_c3_size(%0: tensor<6xf32>) {
   // expected-error @below {{splits dimension 0 of size 6 over 4 ranks, which do not divide it}}
   %1 = mpcomm.reshard %0 to <@mesh, [{"dp"}]> : tensor<6xf32>
   return

@@ -79,8 +79,10 @@ def equal(case):
     for zero in 0, 1:
         build("step.so", mesh, optimizer, *common, "zero=%d" % zero)
         losses.append(train("step.so", mesh, optimizer, STEPS, "--save-weights", path("w%d" % zero)))
-    worst = compare(str(case), *losses, exact=not clip)
-    if not clip:
+    # Where gradients are added up, they are rounded at other places of a kernel.
+    exact = not clip and micro == 1
+    worst = compare(str(case), *losses, exact=exact)
+    if exact:
         one, other = (read_typed(path("w%d" % zero))[0] for zero in (0, 1))
         if one != other:
             names = [name for name in one if one[name] != other.get(name)]

@@ -185,10 +185,10 @@ void parseSplit(const ManifestReader &reader, ManifestTensor &tensor,
   std::optional<uint64_t> elements;
   if (split.whole.size() <= maxRank && bytesOf(tensor.type, split.whole))
     elements = elementsOf(split.whole);
-  bool fits = elements && !split.axes.empty() && isState(tensor.role) &&
-              tensor.shape.size() == 1 &&
-              tensor.elements ==
-                  (*elements + split.parts() - 1) / split.parts();
+  bool fits =
+      elements && !split.axes.empty() && isState(tensor.role) &&
+      tensor.shape.size() == 1 &&
+      tensor.elements == (*elements + split.parts() - 1) / split.parts();
   if (!fits)
     return reader.report("sharding of " + std::string(nameOf(tensor.role)) +
                          " " + describe(tensor.type, tensor.shape) +

@@ -120,9 +120,9 @@ Error Session::checkProgram(const Program &program) const {
     for (const ManifestArgument &argument : f.arguments)
       if (auto found = known.find(argument.name); found != known.end()) {
         const ManifestArgument &other = *found->second;
-        bool isSame =
-            other.type == argument.type && other.shape == argument.shape &&
-            other.split == argument.split;
+        bool isSame = other.type == argument.type &&
+                      other.shape == argument.shape &&
+                      other.split == argument.split;
         if (other.role != argument.role || (isState(argument.role) && !isSame))
           return fail(path, ": ", nameOf(argument.role), " '",
                       printable(argument.name), "' is ",

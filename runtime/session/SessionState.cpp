@@ -244,8 +244,8 @@ Error Session::write(const mpcomm_array &array) {
   if (Error error = checkArray(array, whole))
     return error;
   std::vector<char> values(slot.split ? whole.bytes : 0);
-  if (Error error = storeArray(array, whole,
-                               slot.split ? values.data() : slot.data))
+  if (Error error =
+          storeArray(array, whole, slot.split ? values.data() : slot.data))
     return error;
   entry->hasValue = true;
   std::vector<size_t> changed = slot.split
@@ -307,10 +307,9 @@ Error Session::readGlobal(const std::string &name, void *data, uint64_t bytes) {
     const std::vector<uint64_t> &holders = part.holders;
     for (unsigned to = 0; to < rank->size(); ++to)
       if (std::find(holders.begin(), holders.end(), to) == holders.end())
-        if (Error error =
-                sendState(owner, to,
-                          static_cast<char *>(data) + part.first * size,
-                          *bytesOf(part.type, part.shape)))
+        if (Error error = sendState(
+                owner, to, static_cast<char *>(data) + part.first * size,
+                *bytesOf(part.type, part.shape)))
           return failed(error);
   }
   return agree({});

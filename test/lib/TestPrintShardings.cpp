@@ -24,12 +24,9 @@ struct TestPrintShardings
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(TestPrintShardings)
 
   TestPrintShardings() = default;
-  TestPrintShardings(const TestPrintShardings &other)
-      : PassWrapper(other) {}
+  TestPrintShardings(const TestPrintShardings &other) : PassWrapper(other) {}
 
-  StringRef getArgument() const final {
-    return "test-mpcomm-print-shardings";
-  }
+  StringRef getArgument() const final { return "test-mpcomm-print-shardings"; }
   StringRef getDescription() const final {
     return "Emits a remark on each op that gives different values to the ranks";
   }

@@ -50,7 +50,8 @@ Operation *MPCommDialect::materializeConstant(OpBuilder &builder,
   return arith::ConstantOp::materialize(builder, value, type, loc);
 }
 
-/// `type` is what a rank holds; the type of the whole is beside it, or the same.
+/// `type` is what a rank holds; the type of the whole is beside it, or the
+/// same.
 static LogicalResult verifySharding(Operation *op, NamedAttribute attr,
                                     function_ref<std::string()> what, Type type,
                                     DictionaryAttr all) {

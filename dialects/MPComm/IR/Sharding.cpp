@@ -24,8 +24,8 @@ FailureOr<int64_t> mpcomm::countRanks(ArrayAttr axes, MeshOp mesh,
       return failure();
     }
     if (axis.isSubAxis()) {
-      int64_t part = detail::multiplySaturated(axis.getPreSize(),
-                                               axis.getSize());
+      int64_t part =
+          detail::multiplySaturated(axis.getPreSize(), axis.getSize());
       if (*size % part != 0) {
         reason = "splits axis \"" + axis.getName().str() + "\" of " +
                  std::to_string(*size) + " ranks into parts of " +
@@ -54,8 +54,7 @@ FailureOr<RankedTensorType> mpcomm::getLocalType(ShardingAttr sharding,
   if (sharding.isFlat()) {
     int64_t ranks = *countRanks(sharding.getFlat(), mesh, reason);
     return RankedTensorType::get(
-        {static_cast<int64_t>(
-            llvm::divideCeil(whole.getNumElements(), ranks))},
+        {static_cast<int64_t>(llvm::divideCeil(whole.getNumElements(), ranks))},
         whole.getElementType());
   }
   SmallVector<int64_t> shape(whole.getShape());
@@ -90,8 +89,7 @@ Type mpcomm::getGlobalArgumentType(FunctionOpInterface function,
   return type ? type.getValue() : function.getArgumentTypes()[index];
 }
 
-Type mpcomm::getGlobalResultType(FunctionOpInterface function,
-                                 unsigned index) {
+Type mpcomm::getGlobalResultType(FunctionOpInterface function, unsigned index) {
   auto type = function.getResultAttrOfType<TypeAttr>(index, kGlobalTypeAttr);
   return type ? type.getValue() : function.getResultTypes()[index];
 }

@@ -82,9 +82,8 @@ bool AxisRefAttr::overlaps(AxisRefAttr other) const {
   const AxisRefAttr &first = getPreSize() <= other.getPreSize() ? *this : other;
   const AxisRefAttr &second = first == *this ? other : *this;
   return first == second ||
-         mpcomm::detail::multiplySaturated(first.getPreSize(),
-                                           first.getSize()) >
-             second.getPreSize();
+         mpcomm::detail::multiplySaturated(
+             first.getPreSize(), first.getSize()) > second.getPreSize();
 }
 
 //===----------------------------------------------------------------------===//
@@ -190,8 +189,9 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
 
 void ShardingAttr::print(AsmPrinter &printer) const {
   auto printAxes = [&](ArrayAttr axes) {
-    llvm::interleaveComma(axes.getAsRange<AxisRefAttr>(), printer.getStream(),
-                          [&](AxisRefAttr axis) { printAxisRef(printer, axis); });
+    llvm::interleaveComma(
+        axes.getAsRange<AxisRefAttr>(), printer.getStream(),
+        [&](AxisRefAttr axis) { printAxisRef(printer, axis); });
   };
   printer << "<" << getMesh() << ", [";
   llvm::interleaveComma(getDims().getAsRange<ArrayAttr>(), printer.getStream(),

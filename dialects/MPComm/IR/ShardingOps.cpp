@@ -29,8 +29,9 @@ LogicalResult ReshardOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return emitOpError() << "names " << sharding.getMesh()
                          << ", which is not an mpcomm.mesh";
   std::string reason;
-  if (failed(getLocalType(sharding, cast<RankedTensorType>(getInput().getType()),
-                          mesh, reason))) // reshard C2, C3
+  if (failed(getLocalType(sharding,
+                          cast<RankedTensorType>(getInput().getType()), mesh,
+                          reason))) // reshard C2, C3
     return emitOpError() << reason;
   return success();
 }

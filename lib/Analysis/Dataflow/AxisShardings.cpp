@@ -45,9 +45,8 @@ AxisSharding mpcomm::getAxisSharding(ShardingAttr sharding, StringRef axis) {
   if (!sharding)
     return {};
   auto has = [&](ArrayAttr axes) {
-    return llvm::any_of(axes.getAsRange<AxisRefAttr>(), [&](AxisRefAttr one) {
-      return one.getName() == axis;
-    });
+    return llvm::any_of(axes.getAsRange<AxisRefAttr>(),
+                        [&](AxisRefAttr one) { return one.getName() == axis; });
   };
   if (has(sharding.getFlat()))
     return AxisSharding::split(0);
@@ -61,7 +60,7 @@ AxisSharding mpcomm::getAxisSharding(ShardingAttr sharding, StringRef axis) {
 }
 
 AxisShardings::AxisShardings(FunctionOpInterface function, StringRef axisName,
-                           Gradients gradients)
+                             Gradients gradients)
     : function(function),
       axis(StringAttr::get(function->getContext(), axisName)),
       gradients(gradients) {
@@ -135,8 +134,8 @@ bool AxisShardings::visitRegion(Region &region) {
 /// axis, of which the dimension `dim` counts.
 static AxisSharding getReduced(AxisSharding held, Reduction reduction) {
   // A reduction of blocks is of different elements.
-  if (held.isSplit() || (held.getKind() == AxisSharding::Partial &&
-                         !held.isPartial(reduction)))
+  if (held.isSplit() ||
+      (held.getKind() == AxisSharding::Partial && !held.isPartial(reduction)))
     return AxisSharding::local();
   return {};
 }
@@ -151,8 +150,8 @@ bool AxisShardings::visitCollective(CollectiveOpInterface op) {
     for (auto [operand, result] :
          llvm::zip(op->getOperands(), op->getResults()))
       if (AxisSharding held = get(operand); !held.isReplicated())
-        changed |= mark(result, isa<AllReduceOp>(op) ? held
-                                                     : AxisSharding::local());
+        changed |=
+            mark(result, isa<AllReduceOp>(op) ? held : AxisSharding::local());
     return changed;
   }
   bool changed = false;
@@ -160,15 +159,14 @@ bool AxisShardings::visitCollective(CollectiveOpInterface op) {
   case CollectiveKind::AllReduce:
     for (auto [operand, result] :
          llvm::zip(op->getOperands(), op->getResults()))
-      changed |= mark(
-          result, getReduced(get(operand), *op.getCollectiveReduction()));
+      changed |=
+          mark(result, getReduced(get(operand), *op.getCollectiveReduction()));
     return changed;
   case CollectiveKind::ReduceScatter: {
     auto scatter = cast<ReduceScatterOp>(op);
     bool isWhole = op.getAxesAttr().size() == 1;
-    for (auto [operand, result, dim] :
-         llvm::zip(scatter.getInputs(), scatter.getOutputs(),
-                   scatter.getDims())) {
+    for (auto [operand, result, dim] : llvm::zip(
+             scatter.getInputs(), scatter.getOutputs(), scatter.getDims())) {
       AxisSharding reduced =
           getReduced(get(operand), *op.getCollectiveReduction());
       changed |= mark(result, isWhole && reduced.isReplicated()
@@ -226,14 +224,14 @@ AxisSharding AxisShardings::getElementwise(Operation *op,
   // cast, up to rounding.
   size_t partials = llvm::count_if(
       operands, [&](Value operand) { return !get(operand).isReplicated(); });
-  bool isSum = isa<arith::AddFOp, arith::SubFOp>(op) &&
-               partials == operands.size();
-  bool isProduct = partials == 1 && (isa<arith::MulFOp>(op) ||
-                                     (isa<arith::DivFOp>(op) &&
-                                      !get(operands.front()).isReplicated()));
+  bool isSum =
+      isa<arith::AddFOp, arith::SubFOp>(op) && partials == operands.size();
+  bool isProduct =
+      partials == 1 &&
+      (isa<arith::MulFOp>(op) ||
+       (isa<arith::DivFOp>(op) && !get(operands.front()).isReplicated()));
   bool isSame = isa<arith::ExtFOp, arith::TruncFOp>(op);
-  bool isNegated =
-      isa<arith::NegFOp>(op) && !all.isPartial(Reduction::Max);
+  bool isNegated = isa<arith::NegFOp>(op) && !all.isPartial(Reduction::Max);
   if (isSame || isNegated ||
       ((isSum || isProduct) && !all.isPartial(Reduction::Max)))
     return all;
@@ -268,8 +266,8 @@ bool AxisShardings::visitPerGradient(OptimizerOpInterface op,
   for (OpOperand *gradient : gradients)
     if (OpResult result = op.getHandedOn(*gradient)) {
       handedOn.insert(result);
-      changed |= mark(result, isLocal ? AxisSharding::local()
-                                      : get(gradient->get()));
+      changed |=
+          mark(result, isLocal ? AxisSharding::local() : get(gradient->get()));
     }
   for (Value result : op->getResults())
     if (!handedOn.contains(result))
@@ -297,8 +295,8 @@ bool AxisShardings::visitOptimizer(OptimizerOpInterface op) {
   bool changed = false;
   for (Value result : op->getResults()) {
     bool isScalar = cast<RankedTensorType>(result.getType()).getRank() == 0;
-    changed |= mark(result, isScalar && sharding.isSplit() ? AxisSharding()
-                                                           : sharding);
+    changed |= mark(result,
+                    isScalar && sharding.isSplit() ? AxisSharding() : sharding);
   }
   return changed;
 }
@@ -344,9 +342,8 @@ bool AxisShardings::visitAwait(AwaitOp op) {
   if (!async)
     return varies(op.getFuture()) && markResults(op);
   bool changed = false;
-  for (auto [value, result] :
-       llvm::zip(async.getBody().front().back().getOperands(),
-                 op->getResults()))
+  for (auto [value, result] : llvm::zip(
+           async.getBody().front().back().getOperands(), op->getResults()))
     changed |= mark(result, get(value));
   return changed;
 }

@@ -116,8 +116,8 @@ std::pair<Array, std::string> Manifest::getRanks(func::FuncOp function) {
 
 /// `sharding` and the shape of the whole, where `attrs` have them.
 static void addSharding(Object &tensor, DictionaryAttr attrs) {
-  auto sharding = attrs ? attrs.getAs<ShardingAttr>(kShardingAttr)
-                        : ShardingAttr();
+  auto sharding =
+      attrs ? attrs.getAs<ShardingAttr>(kShardingAttr) : ShardingAttr();
   auto whole = attrs ? attrs.getAs<TypeAttr>(kGlobalTypeAttr) : TypeAttr();
   if (!sharding || !whole)
     return;

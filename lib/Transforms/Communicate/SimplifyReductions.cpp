@@ -212,8 +212,8 @@ static bool combines(Operation *op, Reduction reduction) {
   return false;
 }
 
-/// What `op` promises of its operands held for sums over ranks, and need not for
-/// what each rank adds to them.
+/// What `op` promises of its operands held for sums over ranks, and need not
+/// for what each rank adds to them.
 static void dropPromises(Operation *op) {
   MLIRContext *context = op->getContext();
   if (auto integers = dyn_cast<arith::ArithIntegerOverflowFlagsInterface>(op))
@@ -222,10 +222,10 @@ static void dropPromises(Operation *op) {
                     context, arith::IntegerOverflowFlags::none));
   if (auto floats = dyn_cast<arith::ArithFastMathInterface>(op)) {
     auto promises = arith::FastMathFlags::nnan | arith::FastMathFlags::ninf;
-    op->setAttr(floats.getFastMathAttrName(),
-                arith::FastMathFlagsAttr::get(
-                    context,
-                    floats.getFastMathFlagsAttr().getValue() & ~promises));
+    op->setAttr(
+        floats.getFastMathAttrName(),
+        arith::FastMathFlagsAttr::get(
+            context, floats.getFastMathFlagsAttr().getValue() & ~promises));
   }
 }
 

@@ -9,8 +9,8 @@
 // Averages gradients, buffers and the loss over a mesh axis, where they are
 // defined, and takes the greatest of magnitudes that scales of 8-bit tensors
 // come from, of all that are there together.
-// What differs between ranks is AxisShardings's to say, with the gradients taken
-// as reduced; a result that should be replicated but is not is an error.
+// What differs between ranks is AxisShardings's to say, with the gradients
+// taken as reduced; a result that should be replicated but is not is an error.
 // Gradients of 16 bits, or sent in 16, are summed in f32.
 //
 //===----------------------------------------------------------------------===//
@@ -55,7 +55,8 @@ private:
   void findHandedOn(func::FuncOp step, AxisShardings &shardings);
   LogicalResult collectGradients(func::FuncOp step,
                                  const AxisShardings &shardings);
-  LogicalResult collectResults(func::FuncOp step, const AxisShardings &shardings);
+  LogicalResult collectResults(func::FuncOp step,
+                               const AxisShardings &shardings);
   LogicalResult collectMagnitudes(func::FuncOp step,
                                   const AxisShardings &shardings);
   LogicalResult collect(OpOperand &use, func::FuncOp step, StringRef what);

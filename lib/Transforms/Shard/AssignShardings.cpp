@@ -41,7 +41,7 @@ private:
   void examine(func::FuncOp function, int64_t ranks);
   void assign(func::FuncOp function, MeshOp mesh);
 
-  llvm::StringMap<bool> isSplit;   // by name of state
+  llvm::StringMap<bool> isSplit; // by name of state
 };
 
 /// Whether `use` is of an update of `step`: it ends in an optimizer or in new
@@ -157,8 +157,7 @@ void AssignShardings::runOnOperation() {
       std::optional<Role> role = getArgumentRole(function, i);
       if (!role || !isStateRole(*role) || !counted.insert(name).second)
         continue;
-      int64_t size =
-          mpcomm::detail::countBytes(function.getArgumentTypes()[i]);
+      int64_t size = mpcomm::detail::countBytes(function.getArgumentTypes()[i]);
       bool split = getArgumentSharding(function, i) != nullptr;
       tensors += split;
       (split ? bytes : whole) += size;

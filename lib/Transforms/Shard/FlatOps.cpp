@@ -25,7 +25,8 @@ static ArrayRef<int64_t> getWorkShape(Operation *op) {
 FlatKind mpcomm::getFlatKind(Operation *op) {
   if (isa<UnscaleOp, SquaredNormOp, ClipByGlobalNormOp>(op))
     return FlatKind::PerGradient;
-  if (op->getNumResults() == 0 || !isa<RankedTensorType>(op->getResult(0).getType()))
+  if (op->getNumResults() == 0 ||
+      !isa<RankedTensorType>(op->getResult(0).getType()))
     return FlatKind::None;
   if (isa<GradientOp>(op))
     return FlatKind::Elementwise;

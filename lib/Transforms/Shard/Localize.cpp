@@ -147,10 +147,12 @@ void Localizer::mark() {
     if (kind == FlatKind::Elementwise && !ops.contains(&op)) {
       auto type = dyn_cast<RankedTensorType>(op.getResult(0).getType());
       bool isUsed = type && type.getRank() > 0 &&
-                    llvm::all_of(op.getResults(), [&](Value result) {
-                      return !isSplitIn(&op, result) || result.use_empty() ||
-                             readsOnlyParts(result);
-                    }) &&
+                    llvm::all_of(op.getResults(),
+                                 [&](Value result) {
+                                   return !isSplitIn(&op, result) ||
+                                          result.use_empty() ||
+                                          readsOnlyParts(result);
+                                 }) &&
                     !op.use_empty();
       if (isUsed && type.getNumElements() >= ranks)
         markResults(&op);
@@ -196,12 +198,12 @@ Value Localizer::getPart(Value whole) {
     builder.setInsertionPointAfter(def);
     if (auto broadcast = dyn_cast<BroadcastInDimOp>(def))
       return parts[whole] = BroadcastInDimOp::create(
-                 builder, loc, type, broadcast.getInput(),
-                 ArrayRef<int64_t>());
+                 builder, loc, type, broadcast.getInput(), ArrayRef<int64_t>());
     DenseElementsAttr constant;
     matchPattern(whole, m_Constant(&constant));
     return parts[whole] = arith::ConstantOp::create(
-               builder, loc, cast<TypedAttr>(Attribute(constant.resizeSplat(type))));
+               builder, loc,
+               cast<TypedAttr>(Attribute(constant.resizeSplat(type))));
   }
   builder.setInsertionPointAfterValue(whole);
   auto reduce = whole.getDefiningOp<AllReduceOp>();
@@ -235,11 +237,10 @@ Value Localizer::getWhole(Value whole) {
   auto type = cast<RankedTensorType>(whole.getType());
   int64_t padded = typeOfPart(whole).getNumElements() * ranks;
   auto flat = RankedTensorType::get({padded}, type.getElementType());
-  Value value =
-      AllGatherOp::create(builder, loc, flat, part, mesh, axes,
-                          builder.getDenseI64ArrayAttr(0),
-                          builder.getI64IntegerAttr(0))
-          ->getResult(0);
+  Value value = AllGatherOp::create(builder, loc, flat, part, mesh, axes,
+                                    builder.getDenseI64ArrayAttr(0),
+                                    builder.getI64IntegerAttr(0))
+                    ->getResult(0);
   ++gathers;
   if (padded != type.getNumElements())
     value = SliceOp::create(
@@ -251,11 +252,10 @@ Value Localizer::getWhole(Value whole) {
 }
 
 Value Localizer::reduceOverRanks(Value value, Reduction reduction) {
-  return AllReduceOp::create(builder, value.getLoc(), ValueRange(value), mesh,
-                             axes,
-                             ReductionAttr::get(builder.getContext(), reduction),
-                             TypeAttr(), TypeAttr(),
-                             builder.getI64IntegerAttr(0))
+  return AllReduceOp::create(
+             builder, value.getLoc(), ValueRange(value), mesh, axes,
+             ReductionAttr::get(builder.getContext(), reduction), TypeAttr(),
+             TypeAttr(), builder.getI64IntegerAttr(0))
       ->getResult(0);
 }
 
@@ -304,8 +304,8 @@ Operation *Localizer::createTwin(Operation *op, ValueRange operands) {
         result.setType(localOf(result.getType()));
       if (auto constant = dyn_cast<arith::ConstantOp>(made))
         if (auto value = dyn_cast<DenseElementsAttr>(constant.getValue()))
-          constant.setValueAttr(cast<TypedAttr>(Attribute(value.resizeSplat(
-              cast<ShapedType>(localOf(value.getType()))))));
+          constant.setValueAttr(cast<TypedAttr>(Attribute(
+              value.resizeSplat(cast<ShapedType>(localOf(value.getType()))))));
     }
   }
   return builder.create(state);
@@ -349,7 +349,7 @@ void Localizer::emitPerGradient(Operation *op) {
   for (OpOperand *use : getGradients(op)) {
     Value value = use->get();
     areParts.push_back(readsPart(*use));
-    gradients.push_back(areParts.back()  ? getPart(value)
+    gradients.push_back(areParts.back() ? getPart(value)
                         : isPart(value) ? getWhole(value)
                                         : value);
   }
@@ -440,8 +440,7 @@ void Localizer::run() {
   }
   finish();
   // Reductions of which only parts are read.
-  for (auto reduce :
-       llvm::make_early_inc_range(body.getOps<AllReduceOp>()))
+  for (auto reduce : llvm::make_early_inc_range(body.getOps<AllReduceOp>()))
     if (reduce.use_empty() && parts.contains(reduce->getResult(0)))
       reduce.erase();
   remark::analysis(function.getLoc(), remark::RemarkOpts::name("Localized")
@@ -449,8 +448,7 @@ void Localizer::run() {
                                           .function(function.getName()))
       << remark::metric("split", static_cast<int64_t>(arguments.size()))
       << remark::metric("scatters", scatters)
-      << remark::metric("slices", slices)
-      << remark::metric("gathers", gathers);
+      << remark::metric("slices", slices) << remark::metric("gathers", gathers);
 }
 
 //===----------------------------------------------------------------------===//
@@ -484,9 +482,9 @@ static FailureOr<ShardingAttr> findSharding(func::FuncOp function) {
                   sharding.getLocal().empty();
     bool isOne = !first || (first.getMesh() == sharding.getMesh() &&
                             first.getFlat() == sharding.getFlat());
-    bool areWhole = llvm::none_of(
-        sharding.getFlat().getAsRange<AxisRefAttr>(),
-        [](AxisRefAttr axis) { return axis.isSubAxis(); });
+    bool areWhole =
+        llvm::none_of(sharding.getFlat().getAsRange<AxisRefAttr>(),
+                      [](AxisRefAttr axis) { return axis.isSubAxis(); });
     if (!isFlat || !isOne || !areWhole)
       return function.emitOpError()
              << "has " << what << " of sharding " << sharding
@@ -512,13 +510,13 @@ LogicalResult Localize::localize(func::FuncOp function) {
   FailureOr<ShardingAttr> sharding = findSharding(function);
   if (failed(sharding) || !*sharding)
     return failed(sharding) ? failure() : success();
-  auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(
-      function, sharding->getMesh());
+  auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(function,
+                                                           sharding->getMesh());
   std::string reason = "names " + sharding->getMesh().getValue().str() +
                        ", which is not an mpcomm.mesh";
-  FailureOr<int64_t> ranks =
-      mesh ? countRanks(sharding->getFlat(), mesh, reason)
-           : FailureOr<int64_t>(failure());
+  FailureOr<int64_t> ranks = mesh
+                                 ? countRanks(sharding->getFlat(), mesh, reason)
+                                 : FailureOr<int64_t>(failure());
   if (failed(ranks))
     return function.emitOpError()
            << "has a sharding " << *sharding << ", which " << reason;

@@ -44,10 +44,10 @@ LogicalResult mpcomm::verifyResultsReplicated(FunctionOpInterface function,
           (!isReplicatedRole(*role) && !(isStep && *role == Role::Loss)))
         continue;
       ok = false;
-      InFlightDiagnostic diag =
-          block.back().emitOpError()
-          << "returns " << describeResult(function, index) << " of role '"
-          << stringifyRole(*role) << "', which ";
+      InFlightDiagnostic diag = block.back().emitOpError()
+                                << "returns " << describeResult(function, index)
+                                << " of role '" << stringifyRole(*role)
+                                << "', which ";
       if (expected.isReplicated() && found.getKind() == AxisSharding::Local)
         diag << "may differ between ranks along '" << axis
              << "', expected one value for all of them";
@@ -71,9 +71,8 @@ static bool verifyGradients(const AxisShardings &shardings, StringRef axis) {
       if (found.isReplicated() || found.isSplit())
         continue;
       ok = false;
-      InFlightDiagnostic diag = op->emitOpError()
-                                << "has a gradient, operand #"
-                                << use->getOperandNumber();
+      InFlightDiagnostic diag = op->emitOpError() << "has a gradient, operand #"
+                                                  << use->getOperandNumber();
       if (found.getKind() == AxisSharding::Local)
         diag << ", which may differ between ranks along '" << axis << "'";
       else

@@ -250,9 +250,10 @@ Error RankState::load(const StateFile &file) {
     const TensorEntry *entry = file.find(slot.name);
     if (!entry)
       continue;
-    Error status = slot.split ? file.readPart(slot.name, *entry, slot.range.first,
-                                              slot.range.count, slot.data)
-                              : file.read(slot.name, *entry, slot.data);
+    Error status = slot.split
+                       ? file.readPart(slot.name, *entry, slot.range.first,
+                                       slot.range.count, slot.data)
+                       : file.read(slot.name, *entry, slot.data);
     if (status.failed())
       return status;
     uint64_t held = slot.range.count * sizeOf(slot.type);
@@ -364,12 +365,12 @@ std::vector<StateTensor> RankState::tensors(bool optimizer) const {
   for (size_t index : stateSlots()) {
     const Slot &slot = slots[index];
     if (optimizer || slot.role == Role::Parameter || slot.role == Role::Buffer)
-      list.push_back({{slot.name, slot.type,
-                       slot.split ? Shape{int64_t(slot.range.count)}
-                                  : slot.shape,
-                       slot.data},
-                      slot.role,
-                      slot.range.first});
+      list.push_back(
+          {{slot.name, slot.type,
+            slot.split ? Shape{int64_t(slot.range.count)} : slot.shape,
+            slot.data},
+           slot.role,
+           slot.range.first});
   }
   return list;
 }

@@ -70,8 +70,8 @@ struct Binding {
 
 class RankState {
 public:
-  /// Lays out the buffers of `functions`, which `rank` runs. The memory is zero,
-  /// and takes no room until it is touched.
+  /// Lays out the buffers of `functions`, which `rank` runs. The memory is
+  /// zero, and takes no room until it is touched.
   static Expected<RankState>
   create(const std::vector<const ManifestFunction *> &functions, uint64_t rank);
 

@@ -156,9 +156,9 @@ static Error collect(const std::vector<const SharedTensor *> &parts,
     TensorSink take = [&](const void *data, uint64_t bytes) {
       return error ? Error() : sink(data, bytes);
     };
-    Error now = part->owner() == 0
-                    ? take(own.at(part->name), *bytesOf(part->type, part->shape))
-                    : receiveTensor(*part, rank, take);
+    Error now = part->owner() == 0 ? take(own.at(part->name),
+                                          *bytesOf(part->type, part->shape))
+                                   : receiveTensor(*part, rank, take);
     if (now && !error)
       error = now;
   }

@@ -135,8 +135,9 @@ TEST(Manifest, StateInParts) {
   for (auto [shape, axes] :
        {std::pair("[3]", "[\"dp\"]"), std::pair("[2, 1]", "[\"dp\"]"),
         std::pair("[6]", "[]")})
-    EXPECT_NE(parseManifest(split(shape, axes)).message().find(
-                  "expected 'flat' axes"),
+    EXPECT_NE(parseManifest(split(shape, axes))
+                  .message()
+                  .find("expected 'flat' axes"),
               std::string::npos)
         << shape << axes;
   EXPECT_NE(parseManifest(split("[2]", "[\"tp\"]"))

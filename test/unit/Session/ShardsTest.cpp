@@ -171,11 +171,10 @@ protected:
   void writeAll(const std::string &second = describePart(3, {7, 1}),
                 int64_t count = 3) {
     std::map<std::string, std::string> index;
-    index["mpcomm.shard.1"] = "c.shard-01-1 " +
-                              write("c.shard-01-1", 3, count, {}, second);
-    index["mpcomm.shard.2"] =
-        "c.shard-01-2 " +
-        write("c.shard-01-2", 6, 1, {}, describePart(6, {7, 1}));
+    index["mpcomm.shard.1"] =
+        "c.shard-01-1 " + write("c.shard-01-1", 3, count, {}, second);
+    index["mpcomm.shard.2"] = "c.shard-01-2 " + write("c.shard-01-2", 6, 1, {},
+                                                      describePart(6, {7, 1}));
     write("c", 0, 3, index, describePart(0, {7, 1}));
   }
 };
@@ -191,8 +190,7 @@ TEST_F(PartsTest, ReadsTheWholeAndAnyPart) {
   for (uint64_t first = 0; first <= 7; ++first)
     for (uint64_t count = 0; first + count <= 7; ++count) {
       std::vector<float> read(8, -1);
-      ASSERT_TRUE(
-          file->readPart("t", *entry, first, count, read.data()).ok());
+      ASSERT_TRUE(file->readPart("t", *entry, first, count, read.data()).ok());
       for (uint64_t i = 0; i < 8; ++i)
         EXPECT_EQ(read[i], i < count ? float(first + i) : -1.f);
     }

@@ -32,9 +32,8 @@ Error check(Call *call, Arguments... arguments) {
   mpcomm_error error;
   if (call(arguments..., &error) == MPRT_OK)
     return {};
-  Error made =
-      Error(static_cast<mprt_status>(error.code), error.message)
-          .at(error.location);
+  Error made = Error(static_cast<mprt_status>(error.code), error.message)
+                   .at(error.location);
   return error.is_elsewhere ? made.reportedElsewhere() : made;
 }
 

@@ -340,7 +340,9 @@ void mprt::removeAbandoned(const std::string &path) {
 
 fs::path mprt::resolve(const fs::path &name) {
   std::error_code error;
-  fs::path path = fs::weakly_canonical(fs::absolute(name, error), error);
+  std::string target = name;
+  (void)followLinks(target); // also where one leads to nothing yet
+  fs::path path = fs::weakly_canonical(fs::absolute(target, error), error);
   return error ? name : path;
 }
 

@@ -102,8 +102,8 @@ private:
   pid_t owner = -1;
 };
 
-/// `name` as an absolute path without links; one that is not there yet is
-/// resolved as far as its folder is.
+/// `name` as an absolute path without links; of one that is not there yet, its
+/// folder is, and what a link of that name leads to.
 std::filesystem::path resolve(const std::filesystem::path &name);
 
 /// Whether two names lead to one regular file, or would. Several outputs may

@@ -101,7 +101,7 @@ Expected<StateKeeper *> Session::keeperOf(const std::string &path,
   if (index() == 0)
     removeAbandoned(target);
   place.keeper = std::make_unique<StateKeeper>(
-      KeeperOptions{target, timeout, copies}, *rank,
+      KeeperOptions{std::filesystem::absolute(path), timeout, copies}, *rank,
       [this](const std::string &line) { emit(MPCOMM_EVENT_WARNING, line); });
   // Who keeps one leaves the others to whoever wrote them.
   if (resumed && keep > 1)

@@ -131,6 +131,12 @@ static void testPlan(void) {
   CHECK(status == 0);
   writeWeights(session);
   OK(mpcomm_session_save, session, "p", NULL);
+  /* A link to what is not there yet, and then is, leads to one file. */
+  CHECK(!symlink("q", "link"));
+  OK(mpcomm_session_plan_saves, session, "link", &plan);
+  OK(mpcomm_session_save, session, "link", NULL);
+  OK(mpcomm_session_save, session, "link", NULL);
+  OK(mpcomm_session_save, session, "q", NULL);
   OK(mpcomm_session_close, session);
   OK(mpcomm_session_plan_saves, other, "p", &plan);
   OK(mpcomm_session_close, other);

@@ -21,7 +21,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
 
 import numpy as np
-from emulation import Driver, Emulator
+from emulation import Emulator
 
 OPT, CC, FAKES, FOLDER, SEED, COUNT = sys.argv[1:7]
 FIRST = int(sys.argv[7]) if len(sys.argv) > 7 else 0
@@ -204,7 +204,7 @@ def run(driver, image, calls, arena):
 def main():
     os.environ["MPFAKE_SEED"] = SEED
     emulator = Emulator(OPT, CC, FAKES, FOLDER)
-    driver = Driver(emulator.environment["MPRT_CUDA_LIBRARY"])
+    driver = emulator.driver()
     failed, before, after = [], 0, 0
     for number in range(FIRST, FIRST + int(COUNT)):
         rng = random.Random("%s %d" % (SEED, number))

@@ -7,14 +7,7 @@
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""operators.py ... [<name>...]: only those networks.
-
-Both targets run the same tensor forms; sums have another order, and products are fused with
-sums in other places. A value of n such terms is off by at most 2 n u, u = 2^-24, of the
-largest. A step has some DEPTH values one after the other; S steps are S times as many. The
-networks' sums have at most TERMS terms. An optimizer that divides by the size of a gradient
-does so by at least eps = 2^-10 of what the gradients are here, so that its steps, of lr =
-2^-7 each, differ by 8 times as much as gradients do."""
+"""operators.py ... [<name>...]: only those networks. Bounds: Inputs/small_models.py."""
 
 import json
 import os
@@ -25,19 +18,18 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "Inputs"))
 sys.path.insert(0, os.path.join(HERE, "Inputs"))
 import operators
+from small_models import OPERATOR_BOUND, OPERATOR_STEPS, largest_distance
 from emulation import Emulator, call
 from programs import read_tensors, run
 
 OPT, RUN, CC, FAKES, FOLDER = sys.argv[1:6]
-STEPS, TERMS, DEPTH, U = 2, 200, 2, 2.0**-24
-BOUND = 2 * STEPS * TERMS * DEPTH * U
 
 
 def train(program, name, files, environment, *options):
     out, log = (os.path.join(FOLDER, name + end) for end in (".safetensors", ".jsonl"))
     old = dict(os.environ)
     os.environ.update(environment)
-    run(RUN, program, *files, "--steps", STEPS, "--seed", 7, "--log", log, "--save-weights", out, "--quiet", *options,
+    run(RUN, program, *files, "--steps", OPERATOR_STEPS, "--seed", 7, "--log", log, "--save-weights", out, "--quiet", *options,
         limit=600)  # fmt: skip
     os.environ.clear()
     os.environ.update(old)
@@ -58,21 +50,14 @@ def main():
         gpu = emulator.compile(step, name)
         losses, state = train(cpu, name + ".cpu", files, {})
         found, other = train(gpu, name, files, dict(emulator.environment, MPFAKE_SEED="1"), "--device", "cuda")
-        pairs = [("loss", losses, found)] + [(key, values, other[key]) for key, values in state.items()]
-        worst, where = 0.0, ""
-        for key, a, b in pairs:
-            size = max(map(abs, a), default=0.0) or 1.0
-            # NaN is no difference of at most anything.
-            far = max((abs(x - y) / size if x == x and y == y else float("inf") for x, y in zip(a, b)), default=0.0)
-            if len(a) != len(b) or far > worst:
-                worst, where = far, key
+        worst, where = largest_distance(losses, state, found, other)
         initial = {key: values for key, values in read_tensors(weights).items() if re.fullmatch(r"learned\.\d+", key)}
         stuck = [key for key, values in initial.items() if state[key] == values]
-        print("%-20s %d tensors, %.1e off%s" % (name, len(pairs), worst, " in " + where if where else ""))
-        if not worst <= BOUND or stuck or not initial:
+        print("%-20s %d tensors, %.1e off%s" % (name, len(state) + 1, worst, " in " + where if where else ""))
+        if not worst <= OPERATOR_BOUND or stuck or not initial:
             failed.append(name)
     if failed:
-        sys.exit("differ by more than %g, or have parameters that do not move: %s" % (BOUND, ", ".join(failed)))
+        sys.exit("differ by more than %g, or have parameters that do not move: %s" % (OPERATOR_BOUND, ", ".join(failed)))
 
 
 main()

@@ -7,11 +7,16 @@
 # ===----------------------------------------------------------------------=== #
 """Compiles a training graph for cuda with its kernels as code for the host, which
 the fake CUDA driver runs thread by thread (test/lib/FakeCuda/README.md), or launches such
-kernels alone."""
+kernels alone.
+
+With "pack" in place of the folder of the fake libraries, kernels that are launched alone are
+left in the folder as code for sm_90; with "device", those are run, on a GPU, where no compiler
+is needed."""
 
 import ctypes
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -29,9 +34,10 @@ TO_CUDA = re.compile(r"""^builtin\.module\(
 
 class Emulator:
     def __init__(self, opt, cc, fakes, folder):
-        """`fakes`: the folder of the fake libraries."""
+        """`fakes`: the folder of the fake libraries, "pack" or "device"."""
         self.opt, self.cc, self.folder = opt, cc, folder
-        self.environment = {
+        self.packs, self.is_real = fakes == "pack", fakes == "device"
+        self.environment = {} if self.is_real else {
             "MPRT_CUDA_LIBRARY": os.path.join(fakes, "libcuda.so.1"),
             "MPRT_CUBLASLT_LIBRARY": os.path.join(fakes, "libcublasLt.so"),
             "MPRT_CUDNN_LIBRARY": os.path.join(fakes, "libcudnn.so"),
@@ -47,9 +53,24 @@ class Emulator:
 
     def generate(self, text, output, *passes, processors=3):
         """The image of launches alone; returns what it is made from."""
+        if self.is_real:
+            with open(output + ".mlir") as file:
+                return file.read()
         generated = call([self.opt, "--mpcomm-generate-gpu-kernels=processors=%d" % processors, *passes], text.encode())
-        self.image(generated, output)
+        if self.packs:
+            call([self.opt, "--mpcomm-gpu-kernels-to-nvvm", "-o", os.devnull,
+                  "--mpcomm-assemble-kernels=chip=sm_90 ptxas=none ptx-directory=" + self.folder], generated)  # fmt: skip
+            path = ":".join([os.environ.get("PATH", ""), os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/bin"])
+            call([shutil.which("ptxas", path=path) or "ptxas", "-arch=sm_90", os.path.join(self.folder, "sm_90.ptx"), "-o", output])
+            with open(output + ".mlir", "wb") as file:
+                file.write(generated)
+        else:
+            self.image(generated, output)
         return generated.decode()
+
+    def driver(self):
+        """What runs images; nothing where they are packed."""
+        return None if self.packs else Driver("libcuda.so.1" if self.is_real else self.environment["MPRT_CUDA_LIBRARY"])
 
     def passes(self, options, graph=True):
         """The passes of target cuda up to where kernels become PTX, for a GPU of 3 processors;
@@ -75,7 +96,7 @@ class Emulator:
 
 
 class Driver:
-    """The fake CUDA driver, on the null stream of one device."""
+    """The CUDA driver, or the fake one, on the null stream of one device."""
 
     def __init__(self, path):
         self.cuda = ctypes.CDLL(path)

@@ -22,10 +22,15 @@ PROGRAMS = {
     "resnet50-bf16": ("resnet50", 256, "precision=bf16"),
     "resnet50-f32": ("resnet50", 128, ""),
     "resnet50-bf16-128": ("resnet50", 128, "precision=bf16"),
+    "llama-350m-bf16": ("llama-350m", 8, "precision=bf16"),
     "gpt-check-f32": ("gpt-check", 8, ""),
     "gpt-check-bf16": ("gpt-check", 8, "precision=bf16"),
     "gpt-check-dp2": ("gpt-check", 4, "mesh=dp:2"),
     "gpt-check-dp4": ("gpt-check", 2, "mesh=dp:4"),
+    "gpt-check-f16": ("gpt-check", 8, "precision=f16 loss-scale=static:1024"),
+    "gpt-check-zero": ("gpt-check", 4, "mesh=dp:2 zero=1"),
+    "llama-check-f32": ("llama-check", 8, ""),
+    "llama-check-bf16": ("llama-check", 8, "precision=bf16"),
     "resnet-check-f32": ("resnet-check", 32, ""),
     "resnet-check-bf16": ("resnet-check", 32, "precision=bf16"),
     "resnet-check-dp2": ("resnet-check", 16, "mesh=dp:2 batch-norm=sync"),
@@ -37,6 +42,7 @@ PROGRAMS = {
 def import_step(a, name, model, batch):
     """The graph of a step of a model, as a file in the folder."""
     step = os.path.join(a.folder, name + ".mlir")
-    call(os.path.join(a.bin, "mpcomm-import"), os.path.join(HERE, "Inputs", "workloads.py"), "-O", "model=" + model,
+    call(sys.executable, os.path.join(a.bin, "mpcomm-import"), os.path.join(HERE, "Inputs", "workloads.py"),
+         "-O", "model=" + model,
          "-O", "batch=%d" % batch, "-O", "steps=1", "-o", step)  # fmt: skip
     return step

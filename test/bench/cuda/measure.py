@@ -7,29 +7,33 @@
 #
 # ===----------------------------------------------------------------------=== #
 # REQUIRES: compiler, torch, ptxas, cuda-device
-# RUN: %python %S/pack.py %t.pack --bin=%mpcomm_obj_root/bin --lib=%mpcomm_obj_root/lib \
+# RUN: %python %S/pack.py %t.pack --bin=%mpcomm_obj_root/bin \
 # RUN:   --only=gpt-check-f32,gpt-check-bf16,gpt-check-dp2,resnet-check-f32,one-rank --small
-# RUN: %python %s %t.pack --sections=device,check,nccl --out=%t.out | FileCheck %s
+# RUN: %python %s %t.pack --sections=device,alone,cases,check,nccl --out=%t.out | FileCheck %s
 # CHECK-NOT: TOO FAR
 """Runs what pack.py has packed, on a machine with a GPU and PyTorch; needs no compiler.
 
-  measure.py FOLDER [--sections=device,check,steps,kernels,nccl,calibrate] [--out=FOLDER]
+  measure.py FOLDER [--sections=device,alone,cases,check,steps,kernels,nccl,sanitize,calibrate] [--out=FOLDER]
              [--only=NAME,...] [--no-peers]
 
   device     copy bandwidth and product rates, by PyTorch: what the rest is held against
+  alone      kernels launched alone against their definitions
+  cases      small models against what they are on a processor, several at a time
   check      losses against PyTorch on this GPU; ranks that share it against one rank
   steps      step times, memory, host time, shares of a step, beside the peers'
   kernels    bandwidth of generated kernels in a real step as a share of a copy's,
              beside the same op in PyTorch
   nccl       a program whose one rank packs, reduces through NCCL and unpacks; a time-out
+  sanitize   memcheck, racecheck and synccheck of compute-sanitizer on small models
   calibrate  the cluster file of this GPU
 
 Each section is alone: one that fails says so, and the others run. Figures are
-written to OUT/results.json as well."""
+written to OUT/results.json as well, and timelines of steps to OUT/trace-NAME.json.gz."""
 
 import argparse
 import gc
 import glob
+import gzip
 import json
 import os
 import re
@@ -41,7 +45,9 @@ import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
-sys.path[:0] = [os.path.join(ROOT, "tools", "mpcomm-import"), os.path.join(HERE, "Inputs")]
+TESTS = os.path.join(ROOT, "test", "Integration")
+sys.path[:0] = [os.path.join(ROOT, "tools", "mpcomm-import"), os.path.join(HERE, "Inputs"), os.path.join(TESTS, "Inputs"),
+                os.path.join(TESTS, "CUDA", "Inputs")]  # fmt: skip
 U = 2.0**-24
 
 
@@ -178,6 +184,105 @@ def device(a, runner, results):
     results["device"] = dict(rows)
 
 
+# --- the same as on a processor --------------------------------------------------
+
+
+def run_case(runner, case, *before, steps=None):
+    """Losses and state of a small model, or what it says in place of them."""
+    from programs import read_tensors
+
+    path = os.path.join(runner.folder, "cases", case["name"])
+    log, out = (os.path.join(runner.work, case["name"] + end) for end in (".log", ".state"))
+    command = [*before, os.path.join(runner.folder, "mpcomm-run"), path + ".so", "--device", "cuda", "--np", case["ranks"],
+               "--weights", path + ".w", "--data", path + ".d", "--steps", steps or case["steps"], "--seed", 7, "--log", log,
+               "--save-weights", out, "--quiet"]  # fmt: skip
+    try:
+        done = subprocess.run(list(map(str, command)), env=runner.environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=120)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return None, "took longer than 120 s"
+    if done.returncode or before:
+        return None, "status %d: %s" % (done.returncode, done.stdout[-3000:])
+    with open(log) as lines:
+        return [json.loads(line)["loss"] for line in lines], read_tensors(out)
+
+
+def alone(a, runner, results):
+    from pack import ALONE, KERNELS
+
+    for name, words in ALONE.items():
+        command = [sys.executable, os.path.join(TESTS, "CUDA", name + ".py"), "-", "-", "device", KERNELS,
+                   os.path.join(runner.folder, name), *words]  # fmt: skip
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200)
+        print("\n%s: status %d\n%s" % (name, done.returncode, done.stdout[-2500:]), flush=True)
+        results["alone " + name] = done.stdout.splitlines()
+        if done.returncode:
+            raise RuntimeError(name)
+
+
+def cases(a, runner, results):
+    """Bounds: small_models.py. Several at a time: nothing is timed."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from small_models import CASES, OPERATOR_BOUND, distance, largest_distance
+    from programs import read_tensors
+
+    path = os.path.join(runner.folder, "cases")
+    with open(os.path.join(path, "cases.json")) as file:
+        known = json.load(file)
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda case: run_case(runner, case), known))
+    rows, wrong = [], 0
+    for case, (losses, state) in zip(known, made):
+        label = case["name"]
+        if losses is None:
+            rows.append([label, "", "", "", "FAILED"])
+            print("%s: %s" % (label, state[-700:]))
+        else:
+            expected = case["losses"], read_tensors(os.path.join(path, label + ".state"))
+            if "case" in case:
+                label += " " + CASES[case["case"]][2]
+                loss, worst, bound, drift = distance(CASES[case["case"]], *expected, losses, state)
+                isFine = loss <= bound and worst <= drift
+                rows.append([label, loss, worst, "%.1e, %.1e" % (bound, drift), "ok" if isFine else "TOO FAR"])
+            else:
+                worst, where = largest_distance(*expected, losses, state)
+                isFine = worst <= OPERATOR_BOUND
+                rows.append([label, where, worst, "%.1e" % OPERATOR_BOUND, "ok" if isFine else "TOO FAR"])
+        wrong += rows[-1][-1] != "ok"
+    print_table("small models, %d of %d as on a processor" % (len(rows) - wrong, len(rows)),
+                ["model", "losses", "worst", "bounds", ""], rows)  # fmt: skip
+    results["cases"] = rows
+
+
+def sanitize(a, runner, results):
+    """Tools of compute-sanitizer, each on the small models that cover most kernels."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with open(os.path.join(runner.folder, "cases", "cases.json")) as file:
+        known = [case for case in json.load(file) if case["ranks"] == 1]
+    models = [c for c in known if "case" not in c or re.match("gpt-1$|attend|llama|resnet|lstm|odd-[0-9]|vit", c["name"])]
+    jobs = [(tool, case) for tool in ("memcheck", "racecheck", "synccheck") for case in models]
+
+    def go(job):
+        tool, case = job
+        return run_case(runner, case, "compute-sanitizer", "--tool", tool, "--target-processes", "all",
+                        "--error-exitcode", 9, steps=1)[1]  # fmt: skip
+
+    rows = []
+    with ThreadPoolExecutor(10) as pool:
+        for (tool, case), text in zip(jobs, pool.map(go, jobs)):
+            found = re.findall(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard", text)
+            count = sum(int(x or y) for x, y in found)
+            isClean = bool(found) and count == 0 and text.startswith("status 0")
+            rows.append([tool, case["name"], count if found else "no summary", "ok" if isClean else "NOT CLEAN"])
+            if not isClean:
+                print("%s %s: %s" % (tool, case["name"], text[:1500]))
+    bad = [row for row in rows if row[-1] != "ok"]
+    print_table("compute-sanitizer: %d of %d clean" % (len(rows) - len(bad), len(rows)), ["tool", "model", "errors", ""], bad)
+    results["sanitize"] = rows
+
+
 # --- the same losses ------------------------------------------------------------
 
 
@@ -196,8 +301,10 @@ def check(a, runner, results):
     for name, precision, terms, peer in [
         ("gpt-check-f32", "none", 1024, None), ("gpt-check-bf16", "bf16", 1024, None),
         ("resnet-check-f32", "none", 8192, None), ("resnet-check-bf16", "bf16", 8192, None),
+        ("gpt-check-f16", "f16", 1024, None), ("llama-check-f32", "none", 1024, None),
+        ("llama-check-bf16", "bf16", 1024, None),
         ("gpt-check-dp2", "none", 1024, "gpt-check-f32"), ("gpt-check-dp4", "none", 1024, "gpt-check-f32"),
-        ("resnet-check-dp2", "none", 8192, "resnet-check-f32"),
+        ("gpt-check-zero", "none", 1024, "gpt-check-f32"), ("resnet-check-dp2", "none", 8192, "resnet-check-f32"),
     ]:  # fmt: skip
         if not runner.has(name):
             continue
@@ -210,7 +317,7 @@ def check(a, runner, results):
         else:
             wanted = torch_losses(runner, name, steps, precision, batch)
         worst = max(abs(f - w) / abs(w) for f, w in zip(found, wanted))
-        bound = 2 * steps * (terms - 1) * U + (2.0**-8 if precision == "bf16" else 0)
+        bound = 2 * steps * (terms - 1) * U + {"none": 0, "bf16": 2.0**-8, "f16": 2.0**-11}[precision]
         rows.append([name, peer or "PyTorch", wanted[0], wanted[-1], found[-1], worst, bound, "ok" if worst <= bound else "TOO FAR"])
     print_table("losses, %d steps" % steps, ["program", "against", "first", "last", "ours", "worst", "bound", ""], rows)
     results["check"] = rows
@@ -237,7 +344,10 @@ def read_trace(runner, name, options=(), steps=10):
     path = os.path.join(runner.work, "trace.json")
     runner.run(name, steps, "--trace", path, *options)
     with open(path) as file:
-        events = json.load(file)
+        text = file.read()
+    with gzip.open(os.path.join(runner.out, "trace-%s.json.gz" % name), "wt") as kept:
+        kept.write(text)
+    events = json.loads(text)
     events = events["traceEvents"] if isinstance(events, dict) else events
     places = {}
     for event in events:
@@ -296,13 +406,14 @@ def time_peers(runner, name):
         except Exception as error:
             found[label] = "failed: %s" % str(error).splitlines()[0][:60]
         forget()
-    if precision == "bf16":
+    if precision == "bf16" and model in {**workloads.GPT, **workloads.RESNET}:
         try:
             # In a process of its own: JAX keeps the memory that it takes.
             shape = workloads.GPT.get(model)
             text = ("peers.time_jax_gpt(%r, %d)" % (shape, batch) if shape else
                     "peers.time_jax_resnet(*%r, %d)" % (workloads.RESNET[model], batch))  # fmt: skip
             done = subprocess.run([sys.executable, "-c", "import sys; sys.path[:0] = %r\nimport peers\nprint(%s)" % (sys.path, text)],
+                                  env=dict(os.environ, XLA_PYTHON_CLIENT_PREALLOCATE="false"),
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)  # fmt: skip
             if done.returncode:
                 raise RuntimeError(done.stderr.strip().splitlines()[-1])
@@ -315,8 +426,15 @@ def time_peers(runner, name):
 def steps(a, runner, results):
     rows, table = [], results.setdefault("steps", {})
     names = [n for n in runner.programs if "check" not in n and n != "one-rank" and runner.has(n)]
+    failed = []
     for name in a.only or names:
-        ours = time_ours(runner, name)
+        begin = time.monotonic()
+        try:
+            ours = time_ours(runner, name)
+        except Exception as error:
+            failed.append(name)
+            print("%s: %s" % (name, str(error)[-1500:]), flush=True)
+            continue
         peers = {} if a.no_peers else time_peers(runner, name)
         numbers = {k: v for k, v in peers.items() if isinstance(v, float) and not k.endswith("MB")}
         best = min(numbers.values(), default=float("nan"))
@@ -324,12 +442,15 @@ def steps(a, runner, results):
         rows.append([name, ours["ms"], ours["device"]] + [peers.get(k, "") for k in ("eager", "compile", "JAX")] + [ours["ms"] / best])
         print("%s: %s; %s; %s" % (name, ours["host"], ours["launches"], ours["memory"]))
         print("   shares: " + ", ".join("%s %.1f %%" % (k, 100 * v) for k, v in table[name]["shares"].items()), flush=True)
+        print("   (%.0f s)" % (time.monotonic() - begin), flush=True)
         save(a, results)
     print_table("ms a step (memory GB of ours)", ["program", "ours", "GB", "eager", "compile", "JAX", "ours / best"], rows)
     for half, full in [("gpt2-small-bf16-8", "gpt2-small-f32"), ("resnet50-bf16-128", "resnet50-f32")]:
         if half in table and full in table:
             print("%s against %s: %.2f times as fast, %.2f of the memory" % (
                 half, full, table[full]["ms"] / table[half]["ms"], table[half]["device"] / table[full]["device"]))  # fmt: skip
+    if failed:
+        raise RuntimeError("no step of " + ", ".join(failed))
 
 
 # --- kernels ----------------------------------------------------------------------
@@ -412,6 +533,21 @@ def torch_kernels(copy):
     parts = [part.view_as(p) for part, p in zip(bucket.split([p.numel() for p in params]), params)]
     add("pack and cast, foreach copy", lambda: torch._foreach_copy_(parts, params), count * 6)
     add("unpack and cast, foreach copy", lambda: torch._foreach_copy_(params, parts), count * 6)
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    q, k, v = (torch.randn(32, 1024, 12, 64, device="cuda", dtype=torch.bfloat16).transpose(1, 2).requires_grad_() for _ in range(3))
+    for label, backend in [("cuDNN", SDPBackend.CUDNN_ATTENTION), ("flash", SDPBackend.FLASH_ATTENTION)]:
+        with sdpa_kernel(backend):
+            attend = lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            try:
+                y = attend()
+            except Exception as error:
+                rows.append(["attention, " + label, str(error).splitlines()[0][:60], "", "", ""])
+                continue
+            with torch.no_grad():
+                add("attention, " + label, attend, 4 * q.numel() * 2)
+            dy = torch.randn_like(y)
+            add("attention's gradient, " + label, lambda: torch.autograd.grad(y, (q, k, v), dy, retain_graph=True), 8 * q.numel() * 2)
     print_table("the same in PyTorch", ["what", "MB", "us", "GB/s", "share"], rows)
     return rows
 
@@ -440,7 +576,7 @@ def calibrate(a, runner, results):
     print("\ncalibrate: status %d\n%s" % (done.returncode, done.stdout[-2500:]))
 
 
-SECTIONS = {f.__name__: f for f in (device, check, steps, kernels, nccl, calibrate)}
+SECTIONS = {f.__name__: f for f in (device, alone, cases, check, steps, kernels, nccl, sanitize, calibrate)}
 
 
 def save(a, results):

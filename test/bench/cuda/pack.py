@@ -7,15 +7,20 @@
 #
 # ===----------------------------------------------------------------------=== #
 # REQUIRES: compiler, torch, ptxas, long
-# RUN: %python %s %t.pack --bin=%mpcomm_obj_root/bin --lib=%mpcomm_obj_root/lib --only=gpt-check-bf16,one-rank --small | FileCheck %s
+# RUN: %python %s %t.pack --bin=%mpcomm_obj_root/bin --only=gpt-check-bf16,one-rank --cases=odd,loops --small | FileCheck %s
 # CHECK: gpt-check-bf16.so
 # CHECK: one-rank.so
 # CHECK: mpcomm-run
-# CHECK: in all {{[0-9.]+}} MB, of at most 60
+# CHECK: 3 small models
+# CHECK: tar.xz: {{[0-9.]+}} MB, of at most 60
 """Compiles what measure.py runs and puts it into a folder, with the runner and its
-libraries: all that a machine with a GPU needs of mpcomm. Needs no GPU.
+libraries, and into FOLDER.tar.xz: all that a machine with a GPU needs of mpcomm. Needs no GPU.
 
-  pack.py FOLDER [--chips=sm_90] [--only=NAME,...]
+  pack.py FOLDER [--chips=sm_90] [--only=NAME,...] [--cases=WORD,...]
+
+Beside the programs that are measured it packs small models (test/Integration/CUDA/Inputs:
+small_models.py and operators.py), with the losses and the state that they have on a processor. Those
+whose names hold one of the words; "none" for none.
 """
 
 import argparse
@@ -28,7 +33,10 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
 MOST_MB = 60
-sys.path.insert(0, HERE)
+KERNELS = os.path.join(ROOT, "test", "Codegen", "Kernels", "CPU", "Inputs")
+INPUTS = os.path.join(ROOT, "test", "Integration", "CUDA", "Inputs")
+sys.path[:0] = [HERE, INPUTS]
+import small_models  # noqa: E402
 from gpu_programs import PROGRAMS, call, import_step  # noqa: E402
 
 
@@ -55,36 +63,105 @@ def build(a, name):
     return program
 
 
+def compile_case(a, name, options, steps, ranks):
+    """NAME.mlir, .w and .d to a program for a GPU, and to NAME.state: what training leaves
+    on a processor; its losses."""
+    path = lambda end: os.path.join(a.folder, "cases", name + end)
+    tool = lambda program, *words: call(os.path.join(a.bin, program), *map(str, words))
+    for end, target in ((".so", "target=cuda chip=%s " % a.chips), (".cpu.so", "cluster=dgx-h100 ")):
+        tool("mpcomm-compile", path(".mlir"), "-o", path(end), "--options=" + target + options)
+    tool("mpcomm-run", path(".cpu.so"), "--weights", path(".w"), "--data", path(".d"), "--steps", steps, "--np", ranks,
+         "--seed", 7, "--log", path(".log"), "--save-weights", path(".state"), "--quiet")  # fmt: skip
+    with open(path(".log")) as lines:
+        losses = [json.loads(line)["loss"] for line in lines]
+    for end in (".mlir", ".cpu.so", ".log"):
+        if not a.keep:
+            os.remove(path(end))
+    return losses
+
+
+def build_cases(a):
+    folder = os.path.join(a.folder, "cases")
+    os.makedirs(folder, exist_ok=True)
+    low, made = small_models.write_sources(folder), []
+    wanted = lambda name: any(word in name for word in a.cases.split(","))
+    for number, (model, words, options, ranks, _) in enumerate(small_models.CASES):
+        name = "%s-%d" % (model, number)
+        if not wanted(name):
+            continue
+        path = os.path.join(folder, name)
+        source = os.path.join(folder if model in small_models.SOURCES else os.path.join(ROOT, "docs", "examples"), words[0])
+        call(sys.executable, os.path.join(a.bin, "mpcomm-import"), source, *words[1:], "-o", path + ".mlir", "--weights", path + ".w",
+             "--data", path + ".d")  # fmt: skip
+        losses = compile_case(a, name, options.replace("LOW", low), small_models.STEPS, ranks)
+        made.append({"name": name, "case": number, "ranks": ranks, "steps": small_models.STEPS, "losses": losses})
+    if a.cases != "none":
+        import operators
+
+        for name in filter(wanted, operators.names()):
+            path = os.path.join(folder, name)
+            operators.mi.trace(operators.make(name)).write(path + ".mlir", weights=path + ".w", data=path + ".d")
+            losses = compile_case(a, name, "", small_models.OPERATOR_STEPS, 1)
+            made.append({"name": name, "ranks": 1, "steps": small_models.OPERATOR_STEPS, "losses": losses})
+    with open(os.path.join(folder, "cases.json"), "w") as out:
+        json.dump(made, out, indent=1)
+    return len(made)
+
+
+# Tests of kernels that are launched alone, and their arguments: seed, and how many.
+ALONE = {"attention": ["1"], "kernels": ["1", "96"]}
+
+
+def pack_alone(a):
+    for name, words in ALONE.items():
+        call(sys.executable, os.path.join(ROOT, "test", "Integration", "CUDA", name + ".py"), os.path.join(a.bin, "mpcomm-opt"),
+             a.cc, "pack", KERNELS, os.path.join(a.folder, name), *words)  # fmt: skip
+
+
+def needed(path):
+    """Shared libraries of ours that a program needs, by ldd."""
+    found = []
+    for name, place in re.findall(r"^\s*(\S+) => (/\S+)", call("ldd", path), re.M):
+        if re.match(r"lib(mpcomm|MPComm|mprt)", name):
+            found.append((name, place))
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--chips", default="sm_90")
     parser.add_argument("--only", default=",".join(PROGRAMS))
+    parser.add_argument("--cases", default="", metavar="WORD,...")
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "release", "bin"))
-    parser.add_argument("--lib", default=os.path.join(ROOT, "build", "release", "lib"))
+    parser.add_argument("--cc", default="clang-22", help="the C compiler of references of kernels")
     parser.add_argument("--small", action="store_true", help="a small model in place of GPT-2 small")
     parser.add_argument("--keep", action="store_true", help="keep the graphs, too")
     a = parser.parse_args()
+    a.folder = os.path.normpath(a.folder)
     os.makedirs(a.folder, exist_ok=True)
     files = [build(a, name) for name in a.only.split(",")]
-    libraries = [name for name in os.listdir(a.lib)
-                 if name.startswith("libMPCommRuntime.so.")]  # fmt: skip
-    for source in [os.path.join(a.bin, "mpcomm-run")] + [os.path.join(a.lib, name) for name in libraries]:
-        target = os.path.join(a.folder, os.path.basename(source))
+    runner = os.path.join(a.bin, "mpcomm-run")
+    for name, source in [("mpcomm-run", runner)] + needed(runner):
+        target = os.path.join(a.folder, name)
         shutil.copy(os.path.realpath(source), target)
         call("strip", "--strip-debug", target)
         files.append(target)
+    print("%d small models" % build_cases(a))
+    if a.cases != "none":
+        pack_alone(a)
     names = a.only.split(",")
     with open(os.path.join(a.folder, "programs.json"), "w") as out:
         json.dump({name: PROGRAMS[name] for name in names}, out, indent=1)
-    total = 0
     for path in files:
-        size = os.path.getsize(path) / 1e6
-        total += size
-        print("%7.2f MB  %s" % (size, os.path.basename(path)))
-    print("in all %.1f MB, of at most %d" % (total, MOST_MB))
+        if os.path.dirname(path) == a.folder:
+            print("%7.2f MB  %s" % (os.path.getsize(path) / 1e6, os.path.basename(path)))
+    archive = shutil.make_archive(a.folder, "xztar", os.path.dirname(a.folder) or ".", os.path.basename(a.folder))
+    total = os.path.getsize(archive) / 1e6
+    print("%s: %.1f MB, of at most %d" % (os.path.basename(archive), total, MOST_MB))
     if total > MOST_MB:
         sys.exit("more than %d MB" % MOST_MB)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -37,6 +37,13 @@ RUN: rm -rf %t
 RUN: %python %s --folder=%t --bin=%mpcomm_obj_root/bin --columns=losses --steps=3 resnet18 mlp-mixer | FileCheck %s
 CHECK: | resnet18 |
 CHECK: 2 of 2 imported and equal
+RUN: echo "<!-- rows: test/bench/models/scoreboard.py --report -->" > %t/page.md
+RUN: echo "| squeezenet1_1 | yes | 6 | 0.3 |  | 1e-7 / 2e-7 | 1e-7 **no** |  | 2 / 8 (PyTorch) |  |  |" >> %t/page.md
+RUN: %python %s --folder=%t --report --page=%t/page.md resnet18 squeezenet1_1 | FileCheck %s --check-prefix=PAGE
+PAGE: | resnet18 | yes |
+PAGE: | squeezenet1_1 | yes | 6 | 0.3 |  | 1e-7 / 2e-7 | 1e-7 **no** |  | 2 / 8 (PyTorch) |  |  |
+PAGE: 2 of 2 imported; of 2 compared, 1 are equal.
+PAGE: over 1 models: 0.25; largest 0.25.
 """
 
 import argparse
@@ -44,6 +51,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import resource
 import statistics
 import subprocess
@@ -329,21 +337,6 @@ class Row:
             return all(run and all(map(math.isfinite, run["losses"])) for run in runs)
         return all(v is not None and v[2] for v in self.verdicts)
 
-    @property
-    def is_compared(self):
-        """Whether there is what `is_equal` says something of."""
-        stages = ["run"] if self.entry.random else ["run", "f64"]
-        return all(self.known(f"{stage} {r}") for stage in stages for r in self.bench.a.ranks)
-
-    @property
-    def ratio(self):
-        """Our time beside the fastest PyTorch's on most ranks; None where one is not known."""
-        if not self.bench.a.ranks:
-            return None
-        ranks = self.bench.a.ranks[-1]
-        theirs, mine = self.fastest(ranks)[0], self.known(f"run {ranks}", "ms")
-        return mine / theirs if theirs and mine else None
-
     def fastest(self, ranks):
         """(milliseconds, name) of the fastest PyTorch."""
         times = [(found["ms"], stage[:-2]) for (model, stage), found in self.bench.record.items()
@@ -365,27 +358,50 @@ class Row:
         for ranks in self.bench.a.ranks:
             theirs, name = self.fastest(ranks)
             mine = self.known(f"run {ranks}", "ms")
-            yield "" if theirs is None or mine is None else f"{mine:.1f} / {theirs:.1f} ({name})"
+            yield "" if theirs is None or mine is None else f"{mine:.3g} / {theirs:.3g} ({name})"
         yield shown(self.known("run 1", "peak"), "{:.2f}", 1e-9)
         yield self.error[:160].replace("|", "/") if not (self.is_imported and self.is_equal) else ""
 
 
-def table(bench, entries):
+def read_rows(path):
+    """The cells of the rows of a page, by model."""
+    rows = {}
+    with open(path) as file:
+        for line in file.read().partition(MARK)[2].splitlines():
+            if line.startswith("| ") and not line.startswith("| model "):
+                cells = [cell.strip() for cell in line.strip("|").split("|")]
+                rows[cells[0]] = cells
+    return rows
+
+
+def table(bench, entries, old):
+    """`old`: rows of the page that is renewed; they have the cells of what was not measured."""
     ranks = bench.a.ranks
     heads = ["model", "imported", "s", "GB", "compile, s"] + \
         [f"loss from f64, {r} ranks" if r > 1 else "loss from f64: ours / PyTorch" for r in ranks] + \
         [f"ms a step, {r} ranks" if r > 1 else "ms a step: ours / PyTorch" for r in ranks] + ["GB of a step", "why not"]
     lines, family = [], None
-    rows = [Row(bench, entry) for entry in entries]
-    for row in rows:
-        if row.entry.family != family:
-            family = row.entry.family
+    rows, compared, equal, ratios = [], 0, 0, []
+    for entry in entries:
+        if entry.family != family:
+            family = entry.family
             lines += ["", f"**{family}**", "", "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-        lines.append("| " + " | ".join(row.cells()) + " |")
-    compared = [r for r in rows if r.is_compared]
-    lines += ["", f"{sum(r.is_imported for r in rows)} of {len(rows)} imported" + (
-        f"; of {len(compared)} compared, {sum(r.is_equal for r in compared)} are equal." if compared else ".")]
-    ratios = [r.ratio for r in rows if r.ratio]
+        measured = any(model == entry.name for model, _ in bench.record)
+        row, before = Row(bench, entry), old.get(entry.name, [""] * len(heads))
+        cells = list(row.cells()) if measured or entry.name not in old else before
+        if len(before) == len(cells) and not row.error:
+            cells = [new or kept for new, kept in zip(cells, before)]
+        lines.append("| " + " | ".join(cells) + " |")
+        rows.append(cells)
+        losses = cells[5:5 + len(ranks)]
+        if all(losses) or entry.random and cells[-2]:
+            compared += 1
+            equal += (row.is_equal if entry.random and measured else not any("**no**" in cell for cell in losses))
+        times = re.match(r"([\d.]+) / ([\d.]+)", cells[4 + 2 * len(ranks)]) if ranks else None
+        if times:
+            ratios.append(max(float(times[1]), 0.05) / float(times[2]))  # of a page: 0.0 is less than 0.05
+    lines += ["", f"{sum(cells[1] == 'yes' for cells in rows)} of {len(rows)} imported" + (
+        f"; of {compared} compared, {equal} are equal." if compared else ".")]
     if ratios:
         lines += ["", f"On {ranks[-1]} ranks, geometric mean of ours / PyTorch over {len(ratios)} models: "
                   f"{statistics.geometric_mean(ratios):.2f}; largest {max(ratios):.2f}."]
@@ -426,7 +442,7 @@ def main():
     p.add_argument("--again", action="store_true", help="repeat everything")
     p.add_argument("--keep", action="store_true", help="keep graphs and programs")
     p.add_argument("--report", action="store_true", help="measure nothing")
-    p.add_argument("--page", help="a page in Markdown whose table is renewed")
+    p.add_argument("--page", help="a page in Markdown whose table is renewed; what was not measured stays")
     p.add_argument("--job", help=argparse.SUPPRESS)
     p.add_argument("--out", help=argparse.SUPPRESS)
     a = p.parse_args()
@@ -439,7 +455,7 @@ def main():
     for entry in entries if not a.report else ():
         measure(bench, entry, a)
         print("| " + " | ".join(Row(bench, entry).cells()) + " |", flush=True)
-    text = table(bench, entries)
+    text = table(bench, entries, read_rows(a.page) if a.page else {})
     if a.report:
         print(text)
     if a.page:

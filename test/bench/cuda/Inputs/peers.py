@@ -38,7 +38,8 @@ def optimizer_of(workload, fused=True):
 
 
 class TorchStep:
-    """A training step on the GPU; precision "none" or "bf16" (autocast)."""
+    """A training step on the GPU; precision "none", "bf16" or "f16" (autocast; losses of
+    f16 are scaled by 1024)."""
 
     def __init__(self, workload, precision, compiled=False, exact=False):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
@@ -63,7 +64,8 @@ class TorchStep:
         self.loss_of = forward
 
     def forward(self, x, y):
-        with torch.autocast("cuda", torch.bfloat16, enabled=self.precision == "bf16"):
+        kind = torch.float16 if self.precision == "f16" else torch.bfloat16
+        with torch.autocast("cuda", kind, enabled=self.precision != "none"):
             output = self.model(x)
         return self.workload.loss(output.float(), y)
 
@@ -72,7 +74,12 @@ class TorchStep:
         samples = len(self.data["x"])
         at = step * n % samples
         loss = self.loss_of(self.data["x"][at : at + n], self.data["y"][at : at + n])
-        loss.backward()
+        if self.precision == "f16":
+            (loss * 1024).backward()
+            for group in self.optimizer.param_groups:
+                torch._foreach_mul_([p.grad for p in group["params"] if p.grad is not None], 1 / 1024)
+        else:
+            loss.backward()
         self.update()
         self.optimizer.zero_grad(set_to_none=True)
         return loss

@@ -5,7 +5,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""GPT-2 and ResNet-50 on random data, as mpcomm-import takes them and as PyTorch
+"""GPT-2, Llama (which needs PyTorch 2) and ResNet-50 on random data, as mpcomm-import takes them and as PyTorch
 trains them.
 
     mpcomm-import workloads.py -O model=gpt2-small --batch 16 -o step.mlir
@@ -31,6 +31,8 @@ GPT = {
     "gpt2-medium": (24, 1024, 16, 1024, 50304),
     "gpt-check": (2, 128, 2, 128, 512),
 }
+# layers, width, heads, heads of keys and values, of the gated layer, context, vocabulary
+LLAMA = {"llama-350m": (24, 1024, 16, 4, 2816, 1024, 32000), "llama-check": (2, 128, 4, 2, 352, 128, 512)}
 # blocks of each stage, image, classes
 RESNET = {"resnet50": ((3, 4, 6, 3), 224, 1000), "resnet-check": ((1, 1, 1, 1), 32, 16)}
 
@@ -78,15 +80,68 @@ class ResNet(nn.Module):
         return self.head(self.blocks(self.stem(x)).mean((2, 3)))
 
 
+def rotate(x, cos, sin):
+    a, b = x.chunk(2, -1)
+    return x * cos + torch.cat([-b, a], -1) * sin
+
+
+class LlamaBlock(nn.Module):
+    """Touvron et al., LLaMA, 2023, with grouped queries."""
+
+    def __init__(self, d, heads, groups, inner):
+        super().__init__()
+        self.heads, self.groups, size = heads, groups, d // heads
+        self.ln1, self.ln2 = (nn.Parameter(torch.ones(d)) for _ in range(2))
+        self.q, self.k, self.v = (nn.Linear(d, n * size, bias=False) for n in (heads, groups, groups))
+        self.proj = nn.Linear(d, d, bias=False)
+        self.gate, self.up = (nn.Linear(d, inner, bias=False) for _ in range(2))
+        self.down = nn.Linear(inner, d, bias=False)
+
+    def forward(self, x, cos, sin):
+        b, t, d = x.shape
+        split = lambda y, n: y.view(b, t, n, d // self.heads).transpose(1, 2)
+        y = F.rms_norm(x, (d,), self.ln1, 1e-5)
+        q, k, v = split(self.q(y), self.heads), split(self.k(y), self.groups), split(self.v(y), self.groups)
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        k, v = (z.repeat_interleave(self.heads // self.groups, 1) for z in (k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.proj(y.transpose(1, 2).reshape(b, t, d))
+        y = F.rms_norm(x, (d,), self.ln2, 1e-5)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+class Llama(nn.Module):
+    def __init__(self, layers, d, heads, groups, inner, context, vocabulary):
+        super().__init__()
+        self.wte = nn.Embedding(vocabulary, d)
+        nn.init.normal_(self.wte.weight, std=0.02)
+        self.blocks = nn.ModuleList(LlamaBlock(d, heads, groups, inner) for _ in range(layers))
+        self.norm, self.head = nn.Parameter(torch.ones(d)), nn.Linear(d, vocabulary, bias=False)
+        size = d // heads
+        angles = torch.outer(torch.arange(context), 10000.0 ** (-torch.arange(0, size, 2) / size)).repeat(1, 2)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def forward(self, ids):
+        x = self.wte(ids)
+        for block in self.blocks:
+            x = block(x, self.cos, self.sin)
+        return self.head(F.rms_norm(x, x.shape[-1:], self.norm, 1e-5))
+
+
 def workload(model="gpt2-small", batch=8, steps=4, seed=0):
     """`steps` batches of `batch` samples."""
     torch.manual_seed(seed)
     draw = torch.Generator().manual_seed(seed + 1)
     samples = batch * steps
-    if model in GPT:
-        layers, d, heads, ctx, vocab = GPT[model]
-        gpt = load_example("gpt")
-        net = gpt.GPT(layers, d, heads, ctx, vocab, gelu="tanh")
+    gpt = load_example("gpt")
+    if model in GPT or model in LLAMA:
+        if model in GPT:
+            layers, d, heads, ctx, vocab = GPT[model]
+            net = gpt.GPT(layers, d, heads, ctx, vocab, gelu="tanh")
+        else:
+            net = Llama(*LLAMA[model])
+            ctx, vocab = LLAMA[model][-2:]
         ids = torch.randint(0, vocab, (samples, ctx + 1), generator=draw)
         data = {"x": ids[:, :-1].contiguous(), "y": ids[:, 1:].contiguous()}
         return mi.Workload(model=net, loss=gpt.loss, batch=batch, dataset=data, name=model,

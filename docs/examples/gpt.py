@@ -72,7 +72,7 @@ class GPT(nn.Module):
             self.head.weight = self.wte.weight
 
     def forward(self, ids):
-        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
         for block in self.blocks:
             x = block(x)
         return self.head(self.lnf(x))

@@ -23,8 +23,9 @@
 namespace mpcomm {
 
 /// Patterns of `mpcomm-expand-math`: math functions of f32 (scalars and
-/// vectors) become arithmetic.
-void populateMathExpansionPatterns(mlir::RewritePatternSet &patterns);
+/// vectors) become arithmetic, with `hasExp2` on NVIDIA's ex2.approx.
+void populateMathExpansionPatterns(mlir::RewritePatternSet &patterns,
+                                   bool hasExp2 = false);
 
 /// More of them: casts between f8E4M3FN or f8E5M2 and wider floats become
 /// arithmetic on their bits, exact and rounding to nearest even.

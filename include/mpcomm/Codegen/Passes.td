@@ -234,8 +234,8 @@ def ExpandMathPass : Pass<"mpcomm-expand-math"> {
     of another type becomes a call of libm. No cast to or from 8-bit floats is left, and none to bf16 unless
     `has-bf16`.
 
-    Numerics: lossy, within 2 units in the last place for `exp` and `log`, 6 for
-    `tanh` and `erf`, 2 for `powf`, 3 for `expm1` and `log1p`, and 1 for `sin`,
+    Numerics: lossy, within 2 units in the last place for `exp` (3 with
+    `has-exp2`) and `log`, 6 for `tanh` and `erf`, 2 for `powf`, 3 for `expm1` and `log1p`, and 1 for `sin`,
     `cos`, `tan`, `sinh`, `cosh`, their inverses, `log2`, `log10` and `erfc`,
     which are computed in f64. `sin`, `cos` and `tan` of x beyond 2^20 have an
     error of about 2^-52 |x| beside. `exp` below 2^-125 gives zero. NaN and
@@ -256,11 +256,13 @@ def ExpandMathPass : Pass<"mpcomm-expand-math"> {
   }];
   let options = [
     Option<"hasBFloat", "has-bf16", "bool", "false",
-           "The target has an instruction that rounds to bf16">
+           "The target has an instruction that rounds to bf16">,
+    Option<"hasExp2", "has-exp2", "bool", "false",
+           "The target has NVIDIA's instruction ex2.approx">
   ];
   let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
-    "::mlir::vector::VectorDialect"
+    "::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"
   ];
 }
 

@@ -165,15 +165,16 @@ static void optimize(Module &module, TargetMachine &machine) {
 }
 
 /// The assembler unrolls loops even where that takes more registers than a thread
-/// has. Threads of the largest blocks have 64: their loops stay as they are,
-/// with as much in flight as the kernel's schedule says.
+/// has. Threads of the largest blocks, of which 1,024 are to be on a
+/// multiprocessor, have 64: their loops stay as they are, with as much in
+/// flight as the kernel's schedule says.
 static void keepLoopsOfLargeBlocks(Module &module) {
   for (Function &function : module) {
     unsigned threads;
     StringRef size =
         function.getFnAttribute("nvvm.maxntid").getValueAsString();
     if (function.isDeclaration() ||
-        size.split(',').first.getAsInteger(10, threads) || threads < 1024)
+        size.split(',').first.getAsInteger(10, threads) || threads < 512)
       continue;
     DominatorTree tree(function);
     LoopInfo loops(tree);

@@ -9,14 +9,16 @@
 
 #include "device/Descriptors.h"
 #include "device/cuda/Scratch.h"
+#include "support/DType.h"
 
 #include <algorithm>
+#include <span>
 
 using namespace mprt;
 using namespace mprt::cuda;
 
 ConvolutionPlan::~ConvolutionPlan() {
-  for (DnnTensor tensor : {x, y})
+  for (DnnTensor tensor : {x, y, given, copied})
     if (tensor)
       library.cudnnDestroyTensorDescriptor(tensor);
   if (w)
@@ -113,12 +115,47 @@ Error ConvolutionPlan::describeFilter(int operand) {
   if (Error error = library.check(library.cudnnCreateFilterDescriptor(&w),
                                   "cudnnCreateFilterDescriptor"))
     return error;
-  int format =
-      last && (channelsLast || !first) ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
+  // Gradients want images and filters in one layout, and images with the
+  // channels first want such filters (seen on cuDNN 9.19, sm_90).
+  bool needsFirst = !channelsLast && !first;
+  bool needsLast = channelsLast && !last && desc.kind != MPRT_CONVOLUTION;
+  if (needsFirst || needsLast)
+    if (Error error = describeFilterCopy(
+            operand, needsLast ? channelsLastOrder : channelsFirstOrder))
+      return error;
+  bool isLast = needsLast || (last && channelsLast);
+  int format = isLast ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
   return library.check(library.cudnnSetFilter4dDescriptor(
                            w, typeOf(desc.type), format, int(sizes[0]),
                            int(sizes[1]), int(sizes[2]), int(sizes[3])),
                        "cudnnSetFilter4dDescriptor");
+}
+
+Error ConvolutionPlan::describeFilterCopy(int operand, const int (&order)[4]) {
+  int64_t sizes[4], strides[4];
+  sizesOfOperand(desc, operand, sizes);
+  pack(sizes, order, strides);
+  copyBytes = sizeOf(mprt_dtype(desc.type));
+  for (int64_t size : sizes)
+    copyBytes *= uint64_t(size);
+  copyBytes = (copyBytes + 255) & ~uint64_t(255);
+  struct {
+    DnnTensor *tensor;
+    const int64_t *strides;
+  } layouts[] = {{&given, stridesOf(desc, operand)}, {&copied, strides}};
+  for (const auto &[tensor, steps] : layouts) {
+    if (Error error = library.check(library.cudnnCreateTensorDescriptor(tensor),
+                                    "cudnnCreateTensorDescriptor"))
+      return error;
+    if (Error error = library.check(
+            library.cudnnSetTensor4dDescriptorEx(
+                *tensor, typeOf(desc.type), int(sizes[0]), int(sizes[1]),
+                int(sizes[2]), int(sizes[3]), int(steps[0]), int(steps[1]),
+                int(steps[2]), int(steps[3])),
+            "cudnnSetTensor4dDescriptorEx"))
+      return error;
+  }
+  return {};
 }
 
 Error ConvolutionPlan::describeConvolution() {
@@ -184,17 +221,34 @@ Error ConvolutionPlan::describe(const mprt_window_desc &wanted) {
 // Algorithms
 //===----------------------------------------------------------------------===//
 
-/// Whether the algorithm adds the products that the definition names.
-static bool isDirect(uint8_t kind, int algorithm) {
+/// Algorithms that add the products that the definition names, those first
+/// that add in the same order in each run.
+static std::span<const int> directAlgorithms(uint8_t kind) {
+  static constexpr int forward[] = {1, 0, 2, CUDNN_CONVOLUTION_FWD_ALGO_DIRECT};
+  static constexpr int data[] = {CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, 0};
+  static constexpr int filter[] = {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, 0,
+                                   CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3};
   switch (kind) {
   case MPRT_CONVOLUTION:
-    return algorithm <= CUDNN_CONVOLUTION_FWD_ALGO_DIRECT;
+    return forward;
   case MPRT_CONVOLUTION_INPUT_GRAD:
-    return algorithm <= CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
+    return data;
   default:
-    return algorithm <= CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 ||
-           algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3;
+    return filter;
   }
+}
+
+static bool isDirect(uint8_t kind, int algorithm) {
+  std::span<const int> known = directAlgorithms(kind);
+  return std::find(known.begin(), known.end(), algorithm) != known.end();
+}
+
+/// Whether the algorithm adds up in the order in which threads come.
+static bool isByChance(uint8_t kind, int algorithm) {
+  if (kind == MPRT_CONVOLUTION_INPUT_GRAD)
+    return algorithm == 0;
+  return kind == MPRT_CONVOLUTION_FILTER_GRAD &&
+         (algorithm == 0 || algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3);
 }
 
 Error ConvolutionPlan::measureWorkspace(DnnHandle handle, Choice &of) {
@@ -217,7 +271,7 @@ Error ConvolutionPlan::measureWorkspace(DnnHandle handle, Choice &of) {
     status = library.cudnnGetConvolutionBackwardFilterWorkspaceSize(
         handle, x, y, convolution, w, of.algorithm, &bytes);
   }
-  of.workspaceBytes = bytes;
+  of.workspaceBytes = bytes + copyBytes;
   return library.check(status, "the size of a workspace");
 }
 
@@ -274,10 +328,29 @@ ConvolutionPlan::list(DnnHandle handle, uint64_t workspaceBytes) {
         choice.workspaceBytes <= workspaceBytes)
       choices.push_back(choice);
   }
+  // What the library's ranking leaves out it may still compute.
+  std::string refused;
+  if (choices.empty()) {
+    for (int algorithm : directAlgorithms(desc.kind)) {
+      if (!choices.empty() && isByChance(desc.kind, algorithm))
+        continue;
+      Choice choice;
+      choice.algorithm = algorithm;
+      choice.mathType = mathType;
+      Error error = measureWorkspace(handle, choice);
+      if (!error && choice.workspaceBytes <= workspaceBytes)
+        choices.push_back(choice);
+      else
+        refused += (refused.empty() ? "" : "; ") + std::to_string(algorithm) +
+                   ": " +
+                   (error ? error.message()
+                          : std::to_string(choice.workspaceBytes) + " bytes");
+    }
+  }
   if (choices.empty())
     return makeError(MPRT_UNSUPPORTED,
                      "cuDNN has no algorithm for it that needs at most ",
-                     workspaceBytes >> 20, " MiB of scratch");
+                     workspaceBytes >> 20, " MiB of scratch (", refused, ")");
   return choices;
 }
 
@@ -293,26 +366,46 @@ Error ConvolutionPlan::run(DnnHandle handle, const Choice &with,
   bool wide = desc.type == MPRT_F64;
   const void *alpha = wide ? static_cast<const void *>(&one64) : &one;
   const void *beta = wide ? static_cast<const void *>(&none64) : &none;
-  if (with.workspaceBytes == 0)
-    workspace = nullptr;
+  // The filter's copy comes first in the workspace.
+  void *filter = workspace;
+  uint64_t workspaceBytes = with.workspaceBytes - copyBytes;
+  workspace = workspaceBytes == 0 ? nullptr
+                                  : static_cast<char *>(workspace) + copyBytes;
+  void *gradient = c;
+  if (copyBytes && desc.kind != MPRT_CONVOLUTION_FILTER_GRAD) {
+    if (Error error =
+            library.check(library.cudnnTransformTensor(handle, alpha, given, b,
+                                                       beta, copied, filter),
+                          "cudnnTransformTensor"))
+      return error;
+    b = filter;
+  } else if (copyBytes) {
+    c = filter;
+  }
   switch (desc.kind) {
   case MPRT_CONVOLUTION: // x, w -> y
     return library.check(
         library.cudnnConvolutionForward(handle, alpha, x, a, w, b, convolution,
                                         with.algorithm, workspace,
-                                        with.workspaceBytes, beta, y, c),
+                                        workspaceBytes, beta, y, c),
         "cudnnConvolutionForward");
   case MPRT_CONVOLUTION_INPUT_GRAD: // dy, w -> dx
     return library.check(library.cudnnConvolutionBackwardData(
                              handle, alpha, w, b, y, a, convolution,
-                             with.algorithm, workspace, with.workspaceBytes,
-                             beta, x, c),
+                             with.algorithm, workspace, workspaceBytes, beta, x,
+                             c),
                          "cudnnConvolutionBackwardData");
   default: // dy, x -> dw
-    return library.check(library.cudnnConvolutionBackwardFilter(
-                             handle, alpha, x, b, y, a, convolution,
-                             with.algorithm, workspace, with.workspaceBytes,
-                             beta, w, c),
-                         "cudnnConvolutionBackwardFilter");
+    if (Error error = library.check(library.cudnnConvolutionBackwardFilter(
+                                        handle, alpha, x, b, y, a, convolution,
+                                        with.algorithm, workspace,
+                                        workspaceBytes, beta, w, c),
+                                    "cudnnConvolutionBackwardFilter"))
+      return error;
+    if (!copyBytes)
+      return {};
+    return library.check(library.cudnnTransformTensor(handle, alpha, copied, c,
+                                                      beta, given, gradient),
+                         "cudnnTransformTensor");
   }
 }

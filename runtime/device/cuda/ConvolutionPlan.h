@@ -48,6 +48,8 @@ public:
 private:
   Error describeTensor(DnnTensor &tensor, int operand);
   Error describeFilter(int operand);
+  /// Makes the layout of the filter that of the images, by way of a copy.
+  Error describeFilterCopy(int operand, const int (&order)[4]);
   Error describeConvolution();
   /// Fills in what the algorithm needs with the math type it will have.
   Error measureWorkspace(DnnHandle handle, Choice &of);
@@ -55,6 +57,9 @@ private:
   const Cudnn &library;
   DnnTensor x = nullptr, y = nullptr;
   DnnFilter w = nullptr;
+  /// The filter as it is, and as the library gets it; bytes of the latter.
+  DnnTensor given = nullptr, copied = nullptr;
+  uint64_t copyBytes = 0;
   DnnConvolution convolution = nullptr;
   bool channelsLast = false; // where a layout can be read either way
   int mathType = CUDNN_DEFAULT_MATH;

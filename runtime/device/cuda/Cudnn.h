@@ -71,6 +71,9 @@ enum : int {
   X(cudnnSetTensor4dDescriptorEx, int,                                         \
     (DnnTensor tensor, int type, int n, int c, int h, int w, int strideN,      \
      int strideC, int strideH, int strideW))                                   \
+  X(cudnnTransformTensor, int,                                                 \
+    (DnnHandle handle, const void *alpha, DnnTensor from, const void *source,  \
+     const void *beta, DnnTensor to, void *target))                            \
   X(cudnnCreateFilterDescriptor, int, (DnnFilter * filter))                    \
   X(cudnnDestroyFilterDescriptor, int, (DnnFilter filter))                     \
   X(cudnnSetFilter4dDescriptor, int,                                           \

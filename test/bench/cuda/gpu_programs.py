@@ -39,10 +39,11 @@ PROGRAMS = {
 }
 
 
-def import_step(a, name, model, batch):
-    """The graph of a step of a model, as a file in the folder."""
+def import_step(a, name, model, batch, weights=None):
+    """The graph of a step of a model, as a file in the folder; its weights as one more."""
     step = os.path.join(a.folder, name + ".mlir")
+    words = ["--weights", weights] if weights else []
     call(sys.executable, os.path.join(a.bin, "mpcomm-import"), os.path.join(HERE, "Inputs", "workloads.py"),
          "-O", "model=" + model,
-         "-O", "batch=%d" % batch, "-O", "steps=1", "-o", step)  # fmt: skip
+         "-O", "batch=%d" % batch, "-O", "steps=1", "-o", step, *words)  # fmt: skip
     return step

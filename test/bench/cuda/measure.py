@@ -13,7 +13,7 @@
 # CHECK-NOT: TOO FAR
 """Runs what pack.py has packed, on a machine with a GPU and PyTorch; needs no compiler.
 
-  measure.py FOLDER [--sections=device,alone,cases,check,steps,kernels,nccl,sanitize,calibrate] [--out=FOLDER]
+  measure.py FOLDER [--sections=device,alone,cases,check,steps,kernels,nccl,sanitize,profile,calibrate] [--out=FOLDER]
              [--only=NAME,...] [--no-peers]
 
   device     copy bandwidth and product rates, by PyTorch: what the rest is held against
@@ -25,6 +25,7 @@
              beside the same op in PyTorch
   nccl       a program whose one rank packs, reduces through NCCL and unpacks; a time-out
   sanitize   memcheck, racecheck and synccheck of compute-sanitizer on small models
+  profile    Nsight Compute on kernels of GPT-2 small
   calibrate  the cluster file of this GPU
 
 Each section is alone: one that fails says so, and the others run. Figures are
@@ -65,6 +66,11 @@ def find_libraries():
     return found
 
 
+# Where processes that torch.compile starts find the modules of models.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [os.path.join(HERE, "Inputs"), os.path.join(ROOT, "docs", "examples"), os.environ.get("PYTHONPATH", "")])
+
+
 class Runner:
     def __init__(self, folder, out):
         self.folder, self.out = folder, out
@@ -90,13 +96,16 @@ class Runner:
         model = self.programs[name][0]
         key = model, batch, steps
         if key not in self.files:
+            from mpcomm_import.ir.safetensors import load as load_tensors
             from mpcomm_import.ir.safetensors import save
             from mpcomm_import.torch_front.workload import StateNames
 
             load = self.workload(name, steps, batch)
             names = StateNames(load.model, load.optimizer)
             paths = [os.path.join(self.work, "%s-%d-%d.%s" % (*key, end)) for end in "wd"]
-            save(paths[0], {n: t.detach() for n, t in names.parameters + names.buffers})
+            made = os.path.join(self.folder, name + ".constants")
+            constants = load_tensors(made)[0] if os.path.exists(made) else {}
+            save(paths[0], {**{n: t.detach() for n, t in names.parameters + names.buffers}, **constants})
             save(paths[1], dict(load.dataset))
             self.files[key] = paths
         return self.files[key]
@@ -565,8 +574,26 @@ def nccl(a, runner, results):
         code, text = runner.run("gpt-check-dp2", 4, "--comm", "nccl", "--timeout", 20, ranks=2, fails=True)
         print("nccl, two ranks on one GPU: status %d: %s" % (code, text.strip()[:300]))
         begin = time.monotonic()
-        code, text = runner.run("one-rank", 100000, "--comm", "nccl", "--timeout", 20, environment={"MPRT_FAULT": "kill:0:5"}, fails=True)
+        code, text = runner.run("one-rank", 100000, "--comm", "nccl", "--timeout", 20, environment={"MPRT_FAULT": "kill:rank=0,step=5"}, fails=True)
         print("nccl, a rank killed: status %d after %.1f s: %s" % (code, time.monotonic() - begin, text.strip()[-300:]))
+
+
+PROFILED = "kernel_(attention|attention_grad_columns|attention_grad_rows|cross_entropy_1|layer_norm_grad_1|layer_norm_1)"
+
+
+def profile(a, runner, results):
+    """What limits kernels of GPT-2 small, by Nsight Compute; the second call of each."""
+    weights, data = runner.inputs("gpt2-small-bf16", runner.programs["gpt2-small-bf16"][1], 4)
+    out = os.path.join(a.out, "ncu.csv")
+    sections = ["SpeedOfLight", "WarpStateStats", "Occupancy", "LaunchStats", "SchedulerStats", "InstructionStats", "MemoryWorkloadAnalysis"]
+    command = ["ncu", "--clock-control", "none", "--target-processes", "all", "--kernel-id", "::regex:^%s$:2" % PROFILED,
+               "--csv", "--page", "details", "--log-file", out]  # fmt: skip
+    for section in sections:
+        command += ["--section", section]
+    command += [os.path.join(runner.folder, "mpcomm-run"), os.path.join(runner.folder, "gpt2-small-bf16.so"), "--device", "cuda",
+                "--weights", weights, "--data", data, "--steps", "2", "--no-shuffle", "--quiet"]  # fmt: skip
+    done = subprocess.run(command, env=runner.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    print("\nprofile: status %d: %s" % (done.returncode, done.stdout[-800:]))
 
 
 def calibrate(a, runner, results):
@@ -576,7 +603,7 @@ def calibrate(a, runner, results):
     print("\ncalibrate: status %d\n%s" % (done.returncode, done.stdout[-2500:]))
 
 
-SECTIONS = {f.__name__: f for f in (device, alone, cases, check, steps, kernels, nccl, sanitize, calibrate)}
+SECTIONS = {f.__name__: f for f in (device, alone, cases, check, steps, kernels, nccl, sanitize, profile, calibrate)}
 
 
 def save(a, results):

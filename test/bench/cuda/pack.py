@@ -35,9 +35,20 @@ ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
 MOST_MB = 60
 KERNELS = os.path.join(ROOT, "test", "Codegen", "Kernels", "CPU", "Inputs")
 INPUTS = os.path.join(ROOT, "test", "Integration", "CUDA", "Inputs")
-sys.path[:0] = [HERE, INPUTS]
+sys.path[:0] = [HERE, INPUTS, os.path.join(ROOT, "tools", "mpcomm-import")]
 import small_models  # noqa: E402
 from gpu_programs import PROGRAMS, call, import_step  # noqa: E402
+
+
+def keep_constants(a, name, model, batch, wanted):
+    """Tensors that the importer has made, and that PyTorch's model lacks."""
+    from mpcomm_import.ir.safetensors import load, save
+
+    weights = os.path.join(a.folder, name + ".w")
+    import_step(a, name, model, batch, weights)
+    tensors, _ = load(weights)
+    save(os.path.join(a.folder, name + ".constants"), {key: tensors[key] for key in sorted(wanted)})
+    os.remove(weights)
 
 
 def build(a, name):
@@ -46,6 +57,10 @@ def build(a, name):
         model = "gpt-check"
     options = "target=cuda chip=%s %s" % (a.chips, options)
     step = import_step(a, name, model, batch)
+    with open(step) as graph:
+        constants = set(re.findall(r'mpcomm\.name = "([^"]*\bconstant[^"]*)"', graph.read()))
+    if constants:
+        keep_constants(a, name, model, batch, constants)
     if name == "one-rank":
         graph = call(os.path.join(a.bin, "mpcomm-opt"), step, "--mpcomm-graph=" + options)
         graph, count = re.subn(r'<\["dp" = 2\]>', '<["dp" = 1]>', graph)

@@ -155,6 +155,9 @@ struct Convolution {
   void *workspace = nullptr;
 
   cudnnStatus_t check() const;
+  /// Whether images and filter have layouts that go together, as of cuDNN 9.19
+  /// on sm_90.
+  bool hasLayouts() const;
   size_t workspaceNeeded() const { return algorithm == 1 ? workspaceBytes : 0; }
   bool isWrong() const;
   template <typename Sum> void convolve() const;
@@ -187,6 +190,26 @@ cudnnStatus_t Convolution::check() const {
       x.type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
   return good && how.computeType == computes ? CUDNN_STATUS_SUCCESS
                                              : CUDNN_STATUS_BAD_PARAM;
+}
+
+/// Whether the dimensions of more than one element lie in the order of a
+/// dense tensor whose `order` names the fastest first.
+static bool isDense(const cudnnTensorStruct &t, const int (&order)[4]) {
+  int64_t step = 1;
+  for (int dimension : order) {
+    if (t.sizes[dimension] > 1 && t.strides[dimension] != step)
+      return false;
+    step *= t.sizes[dimension];
+  }
+  return true;
+}
+
+bool Convolution::hasLayouts() const {
+  constexpr int first[] = {3, 2, 1, 0}, last[] = {1, 3, 2, 0};
+  bool isLast = isDense(x, last) && isDense(y, last) &&
+                !(isDense(x, first) && isDense(y, first));
+  bool filterIsFirst = isDense(w, first), filterIsLast = isDense(w, last);
+  return isLast ? filterIsLast || kind == Forward : filterIsFirst;
 }
 
 /// Whether a right result would be an accident.
@@ -258,6 +281,49 @@ int Convolution::run() const {
                    [this](auto zero) { convolve<decltype(zero)>(); });
 }
 
+namespace {
+/// A copy to another layout.
+struct Transform {
+  cudnnTensorStruct from, to;
+  const void *source;
+  void *target;
+
+  int run() const {
+    Operand operands[] = {{elementOf(from.type), source, from.last()},
+                          {elementOf(to.type), target, to.last()}};
+    return computeOn(operands, nullptr, 0, false, true,
+                     [this](auto zero) { copy<decltype(zero)>(); });
+  }
+
+private:
+  template <typename Number> void copy() const {
+    Elements in(elementOf(from.type), source), out(elementOf(to.type), target);
+    for (int64_t i = 0; i < to.sizes[0]; ++i)
+      for (int64_t j = 0; j < to.sizes[1]; ++j)
+        for (int64_t k = 0; k < to.sizes[2]; ++k)
+          for (int64_t l = 0; l < to.sizes[3]; ++l)
+            out.set<Number>(to.at(i, j, k, l),
+                            in.get<Number>(from.at(i, j, k, l)));
+  }
+};
+} // namespace
+
+cudnnStatus_t cudnnTransformTensor(cudnnHandle_t handle, const void *alpha,
+                                   cudnnTensorDescriptor_t from,
+                                   const void *source, const void *beta,
+                                   cudnnTensorDescriptor_t to, void *target) {
+  FAKE_CALL(cudnnStatus_t, cudnnTransformTensor);
+  bool isWide = from->type == CUDNN_DATA_DOUBLE;
+  if (from->type != to->type ||
+      !std::equal(from->sizes, from->sizes + 4, to->sizes) ||
+      scalarAt(alpha, isWide) != 1 || scalarAt(beta, isWide) != 0)
+    return CUDNN_STATUS_BAD_PARAM;
+  return enqueue(handle->stream, "cudnnTransformTensor",
+                 Transform{*from, *to, source, target})
+             ? CUDNN_STATUS_SUCCESS
+             : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
 template <typename Ranked>
 static cudnnStatus_t rank(const Convolution &convolution, int wanted,
                           int *found, Ranked *results) {
@@ -285,6 +351,8 @@ static cudnnStatus_t rank(const Convolution &convolution, int wanted,
       continue;
     Ranked &result = results[(*found)++];
     result = {};
+    if (!convolution.hasLayouts())
+      result.status = CUDNN_STATUS_NOT_SUPPORTED;
     result.algo = decltype(result.algo)(offer.algorithm);
     result.determinism = cudnnDeterminism_t(offer.determinism);
     result.mathType = cudnnMathType_t(offer.mathType);
@@ -306,7 +374,8 @@ static cudnnStatus_t start(cudnnHandle_t handle, const char *name,
   convolution.alpha = scalarAt(alpha, isWide);
   if (given < convolution.workspaceNeeded() || scalarAt(beta, isWide) != 0)
     return CUDNN_STATUS_BAD_PARAM;
-  if (convolution.kind == Forward && algorithm == 2)
+  if (!convolution.hasLayouts() ||
+      (convolution.kind == Forward && algorithm == 2))
     return CUDNN_STATUS_NOT_SUPPORTED;
   mpfake_note((std::string(name) + "/" + std::to_string(algorithm)).c_str());
   return enqueue(handle->stream, name, convolution)
@@ -350,7 +419,8 @@ static cudnnStatus_t measure(Convolution convolution, int algorithm,
                              size_t *bytes) {
   convolution.algorithm = algorithm;
   *bytes = convolution.workspaceNeeded();
-  return convolution.check();
+  return convolution.hasLayouts() ? convolution.check()
+                                  : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(

@@ -88,6 +88,10 @@ cudnnStatus_t cudnnSetTensor4dDescriptorEx(cudnnTensorDescriptor_t tensor,
                                            int h, int w, int strideN,
                                            int strideC, int strideH,
                                            int strideW);
+cudnnStatus_t cudnnTransformTensor(cudnnHandle_t handle, const void *alpha,
+                                   cudnnTensorDescriptor_t from,
+                                   const void *source, const void *beta,
+                                   cudnnTensorDescriptor_t to, void *target);
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *filter);
 cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filter);
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter,

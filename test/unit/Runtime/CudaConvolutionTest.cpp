@@ -49,15 +49,16 @@ protected:
   }
 
   /// Channels first, channels last, or channels first with gaps; a filter is
-  /// dense.
-  static void layOut(mprt_window_desc &d, int layout) {
+  /// dense, in either order.
+  static void layOut(mprt_window_desc &d, int layout, bool filterIsLast) {
     static constexpr int orders[][4] = {{3, 2, 1, 0}, {1, 3, 2, 0}};
     int64_t *strides[] = {d.strides_a, d.strides_b, d.strides_c};
     int filter = d.kind == MPRT_CONVOLUTION_FILTER_GRAD ? 2 : 1;
     for (int i = 0; i < 3; ++i) {
       int64_t sizes[4], step = 1;
       sizesOfOperand(d, i, sizes);
-      for (int dimension : orders[layout == 1]) {
+      bool isLast = i == filter ? filterIsLast : layout == 1;
+      for (int dimension : orders[isLast]) {
         strides[i][dimension] = step;
         step *= sizes[dimension];
         if (layout == 2 && dimension == 3 && i != filter)
@@ -86,7 +87,7 @@ protected:
       d.output[2 + axis] =
           (d.input[2 + axis] + 2 * d.low[axis] - span) / d.strides[axis] + 1;
     }
-    layOut(d, int(random() % 3));
+    layOut(d, int(random() % 3), random() % 2);
     return d;
   }
 
@@ -157,7 +158,7 @@ TEST_F(CudaConvolution, ChoosesOnceByTimingOutsideOfCaptures) {
     sizes[0] = sizes[1] = 2, sizes[2] = sizes[3] = 11;
   for (int axis = 0; axis < 2; ++axis)
     d.window[axis] = 3, d.strides[axis] = d.low[axis] = d.dilation[axis] = 1;
-  layOut(d, 1);
+  layOut(d, 1, true);
   auto counts = [] {
     return std::array{mpfake_count("cudnnGetConvolutionForwardAlgorithm_v7"),
                       mpfake_count("cudnnConvolutionForward"),
@@ -192,7 +193,7 @@ TEST_F(CudaConvolution, RoundsToTf32OnlyWhereAsked) {
   std::fill_n(d.input, 4, 1), std::fill_n(d.output, 4, 1);
   for (int axis = 0; axis < 2; ++axis)
     d.window[axis] = d.strides[axis] = d.dilation[axis] = 1;
-  layOut(d, 0);
+  layOut(d, 0, false);
   float x = 1 + 0x1p-12f, one = 1;
   auto bytes = [](float value) {
     std::vector<char> bytes(4);
@@ -221,7 +222,7 @@ TEST_F(CudaConvolution, ExplainsWhatItCannotDo) {
   auto run = [&] {
     return convolution.run(d, stream, nullptr, nullptr, nullptr);
   };
-  layOut(d, 0);
+  layOut(d, 0, false);
   Error error = run();
   EXPECT_EQ(error.status(), MPRT_UNSUPPORTED);
   EXPECT_NE(error.message().find(
@@ -230,7 +231,7 @@ TEST_F(CudaConvolution, ExplainsWhatItCannotDo) {
             std::string::npos)
       << error.message();
   d.output[2] = 5;
-  layOut(d, 0);
+  layOut(d, 0, false);
   d.strides_b[0] += 1;
   d.output[1] = 2 * d.groups;
   error = run();
@@ -253,7 +254,7 @@ TEST_F(CudaConvolution, ClearsTheGradientOfAnEmptyBatch) {
   mprt_window_desc d = makeCase(random);
   d.kind = MPRT_CONVOLUTION_FILTER_GRAD;
   d.input[0] = d.output[0] = 0;
-  layOut(d, 0);
+  layOut(d, 0, false);
   std::vector<char> old = operand(d.type, countOf(d, 2), random);
   void *c = toDevice(old);
   ASSERT_FALSE(convolution.run(d, stream, nullptr, nullptr, c));

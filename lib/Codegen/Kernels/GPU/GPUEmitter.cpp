@@ -23,6 +23,12 @@ using namespace mlir;
 
 namespace mpcomm::kernels {
 
+void setLeastBlocks(gpu::GPUFuncOp function, int64_t blocks) {
+  function->setAttr(
+      NVVM::NVVMDialect::getMinctasmAttrName(),
+      OpBuilder(function).getI32IntegerAttr(static_cast<int32_t>(blocks)));
+}
+
 GPUKernel createGPUKernel(OpBuilder &b, Location loc, StringRef name,
                           ArrayRef<MemRefType> layouts, int64_t threads,
                           int64_t scratchBytes) {
@@ -38,9 +44,9 @@ GPUKernel createGPUKernel(OpBuilder &b, Location loc, StringRef name,
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
   function.setKnownBlockSizeAttr(
       b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
-  // Else ptxas spills where that makes room for one block more.
-  function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                    b.getI32IntegerAttr(1));
+  // Of large blocks so many that 1,024 threads have room. Else one: ptxas
+  // spills where that makes room for one block more.
+  setLeastBlocks(function, threads >= 512 ? 1024 / threads : 1);
   OpBuilder body = OpBuilder::atBlockEnd(&function.getBody().front());
   gpu::ReturnOp::create(body, loc);
   GPUKernel kernel;

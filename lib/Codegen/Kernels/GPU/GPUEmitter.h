@@ -31,6 +31,10 @@ struct GPUKernel {
   int64_t movedBytes = -1;
 };
 
+/// Limits the registers of a kernel so that a multiprocessor has room for so
+/// many of its blocks.
+void setLeastBlocks(mlir::gpu::GPUFuncOp function, int64_t blocks);
+
 /// Makes an empty kernel `name` at `b`, with a return, on buffers of `layouts`
 /// and, where `scratchBytes` is not 0, scratch after them.
 GPUKernel createGPUKernel(mlir::OpBuilder &b, mlir::Location loc,

@@ -28,7 +28,7 @@ void addGPULoweringPipeline(OpPassManager &passes) {
   device.addPass(createCanonicalizerPass());
   device.addPass(createCSEPass());
   device.addPass(createLoopInvariantCodeMotionPass());
-  device.addPass(createExpandMathPass({/*hasBFloat=*/true}));
+  device.addPass(createExpandMathPass({/*hasBFloat=*/true, /*hasExp2=*/true}));
   device.addPass(createCSEPass());
   device.addPass(createLoopInvariantCodeMotionPass());
 

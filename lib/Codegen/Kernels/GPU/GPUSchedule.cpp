@@ -26,8 +26,18 @@ static constexpr int64_t kAccessBytes = 16;
 static constexpr int64_t kBytesInFlight = 64;
 static constexpr int64_t kThreads = 256;
 static constexpr int64_t kMaxThreads = 1024;
-/// Blocks a multiprocessor, where their number is fixed.
+/// Blocks a multiprocessor, where their number is fixed; of small blocks as
+/// many as have so many threads, of 100 registers each.
 static constexpr int64_t kBlocksAtATime = 2;
+static constexpr int64_t kThreadsAtATime = 512;
+/// Values of a row and of sums of its columns that a thread may have where a
+/// warp has the row: no barrier, and more loads under way, for fewer threads.
+static constexpr int64_t kValuesOfWarp = 128;
+static constexpr int64_t kThreadsOfWarps = 128;
+static constexpr int64_t kBlocksOfWarps = 3;
+/// Threads of a row that no group can keep: two rows under way, so that one
+/// computes while the other adds up or loads.
+static constexpr int64_t kThreadsOfLongRow = 512;
 /// Rows of each group, at least, before rows of a sum are split further.
 static constexpr int64_t kRowsOfGroup = 4;
 /// Columns from which on they are cut, and into pieces of about so many.
@@ -215,24 +225,40 @@ void GPUPlanner::chooseGroup() {
            chunks * vector * std::max<int64_t>(rowValues + columnSums, 1) <=
                registersForRow(std::max(group, kThreads));
   };
+  // Groups add up their sums of columns in shared memory.
+  auto limitGroups = [&] {
+    int64_t sumBytes = 0;
+    for (Type type : sumTypes)
+      sumBytes += schedule.chunks * schedule.group * vector *
+                  llvm::divideCeil(type.getIntOrFloatBitWidth(), 8);
+    while (schedule.threads > schedule.group &&
+           schedule.groups() * sumBytes > kSharedSumBytes)
+      schedule.threads /= 2;
+  };
+  int64_t chunksOfWarp = chunksFor(kWarp);
+  if (hasRowReduce && columnSums > 0 && schedule.group == kWarp &&
+      chunksOfWarp <= kMaxChunks && !fits(kWarp) &&
+      chunksOfWarp * vector * (rowValues + columnSums) <= kValuesOfWarp &&
+      rows >= limits.processors * kBlocksOfWarps * (kThreadsOfWarps / kWarp)) {
+    schedule.threads = kThreadsOfWarps;
+    schedule.chunks = chunksOfWarp;
+    schedule.blocksAtATime = kBlocksOfWarps;
+    limitGroups();
+    return;
+  }
   // Wider groups where a row does not fit, or rows are too few to fill the
   // device.
   int64_t enough = limits.processors * kThreads * kBlocksAtATime;
+  int64_t most = fits(kMaxThreads) ? kMaxThreads : kThreadsOfLongRow;
   while (schedule.group < kMaxThreads && schedule.group < pieces &&
-         ((keeps && !fits(schedule.group)) || rows * schedule.group < enough))
+         ((keeps && schedule.group < most && !fits(schedule.group)) ||
+          rows * schedule.group < enough))
     schedule.group *= 2;
   schedule.threads = std::max(schedule.group, kThreads);
   if (schedule.group > kWarp)
     schedule.threads = schedule.group;
   schedule.chunks = chunksFor(schedule.group);
-  // Groups add up their sums of columns in shared memory.
-  int64_t sumBytes = 0;
-  for (Type type : sumTypes)
-    sumBytes += schedule.chunks * schedule.group * vector *
-                llvm::divideCeil(type.getIntOrFloatBitWidth(), 8);
-  while (schedule.threads > schedule.group &&
-         schedule.groups() * sumBytes > kSharedSumBytes)
-    schedule.threads /= 2;
+  limitGroups();
   bool unrolls = keeps ? fits(schedule.group) : schedule.chunks <= 4;
   if (unrolls)
     return;
@@ -244,8 +270,8 @@ void GPUPlanner::chooseGroup() {
   schedule.chunks = std::min<int64_t>(chunksFor(schedule.group), 4);
   // What is loaded at a time, what is computed of it, and sums of a row.
   int64_t values = std::max<int64_t>(rowValues, 1) + hasRowReduce;
-  while (schedule.chunks > 1 && schedule.chunks * vector * values >
-                                    registersForRow(schedule.threads))
+  while (schedule.chunks > 1 &&
+         schedule.chunks * vector * values > registersForRow(schedule.threads))
     schedule.chunks /= 2;
 }
 
@@ -273,7 +299,10 @@ void GPUPlanner::chooseGrid() {
   schedule.gridStride = false;
   int64_t others =
       std::max<int64_t>(schedule.keptSize(model), 1) * schedule.columnBlocks;
-  int64_t wanted = llvm::divideCeil(limits.processors * kBlocksAtATime, others);
+  int64_t blocks = schedule.blocksAtATime;
+  if (!blocks)
+    blocks = std::max(kBlocksAtATime, kThreadsAtATime / schedule.threads);
+  int64_t wanted = llvm::divideCeil(limits.processors * blocks, others);
   int64_t most = std::max<int64_t>(
       rows / (perBlock * std::max(kRowsOfGroup, schedule.rowsAtATime)), 1);
   schedule.splits = std::max<int64_t>(std::min(wanted, most), 1);

@@ -56,6 +56,8 @@ struct GPUSchedule {
   bool keepsRow = true;
   /// Rows that a group has in flight.
   int64_t rowsAtATime = 1;
+  /// Blocks a multiprocessor, where their number is fixed; 0: by threads.
+  int64_t blocksAtATime = 0;
   /// Blocks side by side along the columns.
   int64_t columnBlocks = 1;
   /// Dimensions of the rows that sums keep: the same for all rows of a block.

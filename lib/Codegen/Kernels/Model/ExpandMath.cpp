@@ -46,6 +46,20 @@ static Value expandExp(MathEmitter &e, Value x) {
   return e.mul(twice, e.powerOfTwo(bits, -1));
 }
 
+/// The same by the instruction for powers of two: exp(x) = 2^(n - 1) 2^(f + 1),
+/// f = x log2 e - n. log2 e is the sum of two constants, as the error of one
+/// would be multiplied by x.
+static Value expandExpByUnit(MathEmitter &e, Value x) {
+  x = e.clampByExtrema(x, -87.3365448, 88.8);
+  // n is in the low bits of what adding 1.5 * 2^23 makes.
+  constexpr double magic = 12582912.0;
+  Value sum = e.mulAdd(x, e.real(1.44269504088896341), e.real(magic));
+  Value f = e.mulAdd(x, e.real(1.44269502162933349609375),
+                     e.sub(e.real(magic + 1), sum));
+  f = e.mulAdd(x, e.real(1.925963033500011079e-8), f);
+  return e.mul(e.exp2Approximate(f), e.powerOfTwo(e.bitsOf(sum), -1));
+}
+
 /// log(2^k m) = k ln 2 + log(1 + f), m = 1 + f in [sqrt(1/2), sqrt(2)).
 static Value expandLog(MathEmitter &e, Value x) {
   Value tiny = e.less(x, e.real(1.17549435e-38));
@@ -123,7 +137,7 @@ struct ExpandMathPass : impl::ExpandMathPassBase<ExpandMathPass> {
   using ExpandMathPassBase::ExpandMathPassBase;
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    populateMathExpansionPatterns(patterns);
+    populateMathExpansionPatterns(patterns, hasExp2);
     populateNarrowFloatPatterns(patterns);
     if (!hasBFloat)
       populateBFloatPatterns(patterns);
@@ -133,9 +147,9 @@ struct ExpandMathPass : impl::ExpandMathPassBase<ExpandMathPass> {
 };
 } // namespace
 
-void populateMathExpansionPatterns(RewritePatternSet &patterns) {
-  addExpansion<math::ExpOp>(patterns, [](MathEmitter &e, ValueRange x) {
-    return expandExp(e, x[0]);
+void populateMathExpansionPatterns(RewritePatternSet &patterns, bool hasExp2) {
+  addExpansion<math::ExpOp>(patterns, [=](MathEmitter &e, ValueRange x) {
+    return hasExp2 ? expandExpByUnit(e, x[0]) : expandExp(e, x[0]);
   });
   addExpansion<math::Exp2Op>(patterns, [](MathEmitter &e, ValueRange x) {
     return expandPow(e, e.real(2.0), x[0]);

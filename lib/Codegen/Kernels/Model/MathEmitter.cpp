@@ -13,7 +13,9 @@
 #include "Kernels/Model/MathEmitter.h"
 #include "Kernels/Model/LaneOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -109,8 +111,7 @@ Value MathEmitter::select(Value condition, Value x, Value y) {
 }
 
 Value MathEmitter::signBit(Value x) {
-  Value bits = arith::BitcastOp::create(b, loc, integerType(), x);
-  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, bits,
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, bitsOf(x),
                                integer(0));
 }
 
@@ -132,6 +133,29 @@ Value MathEmitter::clamp(Value x, double low, double high) {
   return select(less(top, x), top, x);
 }
 
+Value MathEmitter::clampByExtrema(Value x, double low, double high) {
+  x = arith::MaximumFOp::create(b, loc, x, real(low));
+  return arith::MinimumFOp::create(b, loc, x, real(high));
+}
+
+Value MathEmitter::exp2Approximate(Value x) {
+  auto call = [&](Value one) -> Value {
+    return LLVM::CallIntrinsicOp::create(
+               b, loc, one.getType(),
+               b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f32"), ValueRange(one))
+        .getResult(0);
+  };
+  auto vector = dyn_cast<VectorType>(type);
+  if (!vector)
+    return call(x);
+  // The instruction takes one number.
+  auto elements = vector::ToElementsOp::create(b, loc, x);
+  SmallVector<Value> made;
+  for (Value element : elements.getResults())
+    made.push_back(call(element));
+  return vector::FromElementsOp::create(b, loc, vector, made);
+}
+
 Value MathEmitter::polynomial(Value x, ArrayRef<double> coefficients) {
   Value sum = real(coefficients.back());
   for (double coefficient : llvm::reverse(coefficients.drop_back()))
@@ -144,8 +168,11 @@ std::pair<Value, Value> MathEmitter::roundToInteger(Value x) {
   // bits of the sum then hold.
   Value magic = real(isWide() ? 6755399441055744.0 : 12582912.0);
   Value sum = add(x, magic);
-  return {sub(sum, magic),
-          arith::BitcastOp::create(b, loc, integerType(), sum)};
+  return {sub(sum, magic), bitsOf(sum)};
+}
+
+Value MathEmitter::bitsOf(Value x) {
+  return arith::BitcastOp::create(b, loc, integerType(), x);
 }
 
 Value MathEmitter::powerOfTwo(Value n, int64_t shift) {
@@ -158,7 +185,7 @@ Value MathEmitter::powerOfTwo(Value n, int64_t shift) {
 
 std::pair<Value, Value> MathEmitter::splitExponent(Value x, int64_t lowest) {
   Value mantissa = integer(isWide() ? 52 : 23);
-  Value bits = arith::BitcastOp::create(b, loc, integerType(), x);
+  Value bits = bitsOf(x);
   Value above = arith::SubIOp::create(b, loc, bits, integer(lowest));
   Value k = arith::ShRSIOp::create(b, loc, above, mantissa);
   Value rest = arith::SubIOp::create(

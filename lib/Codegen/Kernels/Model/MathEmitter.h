@@ -56,11 +56,17 @@ public:
 
   /// x limited to [low, high]; NaN stays.
   Value clamp(Value x, double low, double high);
+  /// The same by two instructions where the machine's minimum keeps NaN.
+  Value clampByExtrema(Value x, double low, double high);
+  /// 2^x to within 2^-22 relative, by NVIDIA's ex2.approx.
+  Value exp2Approximate(Value x);
   /// c[0] + c[1] x + ..., by Horner's rule.
   Value polynomial(Value x, llvm::ArrayRef<double> coefficients);
   /// The nearest integer, |x| < 2^21 (f64: 2^50), as a float and as an integer
   /// whose low bits are its two's complement.
   std::pair<Value, Value> roundToInteger(Value x);
+  /// The bits of a float as such an integer.
+  Value bitsOf(Value x);
   /// 2^(n + shift), n as roundToInteger gives it; 0 at the lowest exponent.
   Value powerOfTwo(Value integer, int64_t shift);
   /// x = 2^k m for positive normal x, with m from `lowest` (the bits of a

@@ -16,6 +16,7 @@ data are drawn from a seed there, so that only the program travels. Dropout is o
 
 import importlib.util
 import os
+import sys
 
 import torch
 import torch.nn as nn
@@ -39,7 +40,7 @@ RESNET = {"resnet50": ((3, 4, 6, 3), 224, 1000), "resnet-check": ((1, 1, 1, 1), 
 
 def load_example(name):
     spec = importlib.util.spec_from_file_location(name, os.path.join(EXAMPLES, name + ".py"))
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 

@@ -39,6 +39,11 @@ namespace mpcomm::kernels {
 
 /// Warps of a block, with 16 own rows each.
 static constexpr int64_t kWarps = kOwnRows / 16;
+/// Blocks that a multiprocessor is to have room for, of the kernels of dq and
+/// of dk and dv, with a mask and for heads of at most so many elements: with
+/// fewer registers a thread, but more warps (a tenth faster on an H200).
+static constexpr int64_t kBlocksOfRows = 4, kBlocksOfColumns = 3;
+static constexpr int64_t kSizeOfManyBlocks = 64;
 /// Bytes of a warp's fragment.
 static constexpr int64_t kFragmentBytes = kWarp * 16;
 /// Threads of a block of the kernel of deltas.
@@ -419,6 +424,9 @@ SmallVector<GPUKernel> emitGPUAttentionGrad(mprt::AttentionOp op,
         b, op.getLoc(), (name + (ofRows ? "_rows" : "_columns")).str(), layouts,
         kWarps * kWarp, scratch.bytes);
     AttentionCode code(op, layouts, alignments, scratch, kernel);
+    if (code.hasMask && code.size <= kSizeOfManyBlocks)
+      setLeastBlocks(kernel.function,
+                     ofRows ? kBlocksOfRows : kBlocksOfColumns);
     BackwardEmitter(code, ofRows).run();
     kernel.blocks =
         code.blocksOf(llvm::divideCeil(ofRows ? rows : columns, kOwnRows));

@@ -61,6 +61,19 @@ AttentionCode::AttentionCode(mprt::AttentionOp op, ArrayRef<MemRefType> layouts,
   size = q.getDimSize(3), columns = k.getDimSize(1);
 }
 
+/// Blocks of attention that a device computes at a time, about: two on each of
+/// 132 processors.
+static constexpr int64_t kBlocksAtATime = 264;
+
+/// The least divisor of `all` heads whose parts are as many blocks; all of
+/// them, where one is not enough.
+static int64_t headsAtATime(int64_t all, int64_t parts) {
+  for (int64_t group = 1; group < all; ++group)
+    if (all % group == 0 && group * parts >= kBlocksAtATime)
+      return group;
+  return all;
+}
+
 unsigned AttentionCode::maskArgument() { return op.isGradient() ? 6 : 3; }
 
 void AttentionCode::openBlock(int64_t parts, bool firstIsLongest) {
@@ -68,8 +81,13 @@ void AttentionCode::openBlock(int64_t parts, bool firstIsLongest) {
   // unless some parts are longer.
   Value head;
   if (hasMask) {
-    head = remainder(block, batch * heads);
-    part = divide(block, batch * heads);
+    // Heads in groups that the device computes at the same time, so that the
+    // parts of a head find its operands in the cache; longest parts first.
+    int64_t all = batch * heads, group = headsAtATime(all, parts);
+    Value place = remainder(block, group * parts);
+    head =
+        add(mul(divide(block, group * parts), group), remainder(place, group));
+    part = divide(place, group);
     if (!firstIsLongest)
       part = sub(number(parts - 1), part);
   } else {

@@ -14,7 +14,7 @@
 """Runs what pack.py has packed, on a machine with a GPU and PyTorch; needs no compiler.
 
   measure.py FOLDER [--sections=device,alone,cases,check,steps,kernels,nccl,sanitize,profile,calibrate] [--out=FOLDER]
-             [--only=NAME,...] [--no-peers]
+             [--only=NAME,...] [--peers=eager,compile,JAX]
 
   device     copy bandwidth and product rates, by PyTorch: what the rest is held against
   alone      kernels launched alone against their definitions
@@ -338,7 +338,7 @@ GRAPH_STEPS, WARM = 40, 12
 
 
 def time_ours(runner, name):
-    log, text = runner.run(name, GRAPH_STEPS)
+    log, text = runner.run(name, GRAPH_STEPS, batches=2)
     times = [line["ms"] for line in log[WARM:]]
     return {
         "ms": statistics.median(times), "host": printed(text, "host time per step"),
@@ -351,7 +351,7 @@ def read_trace(runner, name, options=(), steps=10):
     """(category, name) -> seconds and calls a step; bytes, flops and seconds of the call
     that takes most. Times are medians over the steps: the first one loads and tunes."""
     path = os.path.join(runner.work, "trace.json")
-    runner.run(name, steps, "--trace", path, *options)
+    runner.run(name, steps, "--trace", path, *options, batches=2)
     with open(path) as file:
         text = file.read()
     with gzip.open(os.path.join(runner.out, "trace-%s.json.gz" % name), "wt") as kept:
@@ -401,21 +401,23 @@ def forget():
         torch._dynamo.reset()
 
 
-def time_peers(runner, name):
+def time_peers(a, runner, name):
     import peers
     import workloads
 
     model, batch, options = runner.programs[name]
     precision = "bf16" if "bf16" in options else "none"
     found = {}
-    for label, compiled in [("eager", False), ("compile", True)]:
+    for label, compiled in [("eager", ""), ("compile", a.compile_mode)]:
+        if label not in a.peers:
+            continue
         try:
             ms, memory = peers.time_steps(peers.TorchStep(runner.workload(name), precision, compiled))
             found[label], found[label + " MB"] = ms, memory
         except Exception as error:
             found[label] = "failed: %s" % str(error).splitlines()[0][:60]
         forget()
-    if precision == "bf16" and model in {**workloads.GPT, **workloads.RESNET}:
+    if "JAX" in a.peers and precision == "bf16" and model in {**workloads.GPT, **workloads.RESNET}:
         try:
             # In a process of its own: JAX keeps the memory that it takes.
             shape = workloads.GPT.get(model)
@@ -444,7 +446,7 @@ def steps(a, runner, results):
             failed.append(name)
             print("%s: %s" % (name, str(error)[-1500:]), flush=True)
             continue
-        peers = {} if a.no_peers else time_peers(runner, name)
+        peers = time_peers(a, runner, name)
         numbers = {k: v for k, v in peers.items() if isinstance(v, float) and not k.endswith("MB")}
         best = min(numbers.values(), default=float("nan"))
         table[name] = dict(ours, peers=peers, ratio=ours["ms"] / best, shares=shares(runner, name, ours["ms"]))
@@ -493,7 +495,7 @@ def kernels(a, runner, results):
                              call["bytes"] / call["median"] / 1e9 / copy, target])  # fmt: skip
     print_table("kernels beside a copy of %.0f GB/s" % copy, ["what", "kernel", "MB", "us", "GB/s", "share", "target"], rows)
     results["kernels"] = {"copy": copy, "rows": rows, "all": kept}
-    if not a.no_peers:
+    if a.peers != ["none"]:
         results["kernels"]["torch"] = torch_kernels(copy)
 
 
@@ -617,7 +619,8 @@ def main():
     parser.add_argument("--sections", default=",".join(SECTIONS))
     parser.add_argument("--only", default="", help="programs of section steps")
     parser.add_argument("--out", default=".")
-    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--peers", default="eager,compile,JAX", type=lambda text: text.split(","), help="or none")
+    parser.add_argument("--compile-mode", default="max-autotune", help="of torch.compile")
     a = parser.parse_args()
     a.only = a.only.split(",") if a.only else []
     a.folder = os.path.abspath(a.folder)

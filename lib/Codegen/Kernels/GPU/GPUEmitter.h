@@ -63,7 +63,8 @@ llvm::LogicalResult emitGPUScatter(mlir::func::FuncOp tensorForm,
 
 /// The kernel of a pool, or of the gradient of one, on buffers of `layouts`.
 GPUKernel emitGPUPool(mprt::PoolOp op, llvm::ArrayRef<mlir::MemRefType> layouts,
-                      mlir::OpBuilder &b, llvm::StringRef name);
+                      llvm::ArrayRef<uint64_t> alignments, mlir::OpBuilder &b,
+                      llvm::StringRef name);
 
 /// The kernels of attention or its gradient, which run one after the other,
 /// each on all of the op's buffers.

@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A thread makes one element of the result, from the windows that it lies in:
+// A thread makes one element of the result, or with the channels last those of
+// as many channels as an access has, from the windows that it lies in:
 // gradients gather, so that nothing is added in an order that varies. The
 // elements of a window come from the caches after the first. Whether an element
 // is the one that a maximum came from is asked of it alone: no element of the
@@ -21,6 +22,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Dialect/MPComm/IR/SlidingWindow.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 #include "mpcomm/Runtime/mprt.h"
@@ -31,6 +33,7 @@ using namespace mlir;
 namespace mpcomm::kernels {
 
 static constexpr int64_t kThreads = 256;
+static constexpr int64_t kAccessBytes = 16;
 
 namespace {
 /// An operand in the logical order of dimensions: batch, feature, height,
@@ -43,8 +46,8 @@ struct Image {
 
 class PoolEmitter {
 public:
-  PoolEmitter(mprt::PoolOp op, gpu::GPUFuncOp function)
-      : op(op), function(function),
+  PoolEmitter(mprt::PoolOp op, gpu::GPUFuncOp function, int64_t lanes)
+      : op(op), function(function), lanes(lanes),
         b(function.getBody().front().getTerminator()), loc(function.getLoc()),
         kind(*op.getKindNumber()), windows(op.getGeometry()) {}
   void run();
@@ -53,10 +56,20 @@ private:
   using Terms = SmallVector<Value>;
   Value number(int64_t value) { return indexConstant(b, loc, value); }
   Value real(double value) {
-    return arith::ConstantOp::create(b, loc, b.getFloatAttr(compute, value));
+    return same(arith::ConstantOp::create(
+        b, loc, b.getFloatAttr(getElementTypeOrSelf(compute), value)));
+  }
+  /// A number in all lanes.
+  Value same(Value scalar) {
+    return lanes == 1 ? scalar : splat(b, loc, scalar, lanes);
   }
   Image imageOf(unsigned argument);
   Value load(const Image &image, ValueRange place);
+  /// Bytes at which an access to the image lies.
+  llvm::Align alignmentOf(const Image &image) const {
+    return llvm::Align(static_cast<uint64_t>(
+        lanes * memoryType(image.element).getIntOrFloatBitWidth() / 8));
+  }
   /// A loop that carries one value.
   Value loop(Value begin, Value end, Value start,
              llvm::function_ref<Value(Value, Value)> body);
@@ -76,6 +89,7 @@ private:
 
   mprt::PoolOp op;
   gpu::GPUFuncOp function;
+  int64_t lanes;
   OpBuilder b;
   Location loc;
   unsigned kind;
@@ -108,7 +122,10 @@ Value PoolEmitter::load(const Image &image, ValueRange place) {
   Value at = number(0);
   for (auto [coordinate, stride] : llvm::zip(place, image.strides))
     at = addScaled(b, loc, at, coordinate, stride);
-  Value raw = memref::LoadOp::create(b, loc, image.flat, at);
+  Value raw = lanes == 1
+                  ? memref::LoadOp::create(b, loc, image.flat, at).getResult()
+                  : loadLanes(b, loc, image.flat, at, 1, lanes, Value(),
+                              alignmentOf(image));
   return fromMemory(b, loc, raw, image.element);
 }
 
@@ -197,7 +214,8 @@ Value PoolEmitter::countOf(Value p, Value q) {
   Value count =
       arith::MulIOp::create(b, loc, along(p, 0, height), along(q, 1, width));
   count = arith::IndexCastOp::create(b, loc, b.getI32Type(), count);
-  return arith::SIToFPOp::create(b, loc, compute, count);
+  return same(
+      arith::SIToFPOp::create(b, loc, getElementTypeOrSelf(compute), count));
 }
 
 Value PoolEmitter::isMaximum(Value p, Value q, Value n, Value c, Value h,
@@ -207,7 +225,7 @@ Value PoolEmitter::isMaximum(Value p, Value q, Value n, Value c, Value h,
     return arith::CmpFOp::create(b, loc, predicate, x, y);
   };
   Value ownIsNaN = compare(CmpFPredicate::UNO, own, own);
-  Value no = arith::ConstantIntOp::create(b, loc, 0, 1);
+  Value no = same(arith::ConstantIntOp::create(b, loc, 0, 1));
   Value beaten = overWindow(
       p, q, no, [&](Value i, Value j, Value isThere, Value carried) -> Value {
         Value other = load(images[1], {n, c, i, j});
@@ -226,11 +244,11 @@ Value PoolEmitter::isMaximum(Value p, Value q, Value n, Value c, Value h,
             b, loc, ownIsNaN, no, compare(CmpFPredicate::UGT, other, own));
         Value beats =
             arith::SelectOp::create(b, loc, before, beatsBefore, beatsAfter);
-        return arith::OrIOp::create(b, loc, carried,
-                                    both(b, loc, isThere, beats));
+        beats = arith::SelectOp::create(b, loc, isThere, beats, no);
+        return arith::OrIOp::create(b, loc, carried, beats);
       });
-  return arith::XOrIOp::create(b, loc, beaten,
-                               arith::ConstantIntOp::create(b, loc, 1, 1));
+  return arith::XOrIOp::create(
+      b, loc, beaten, same(arith::ConstantIntOp::create(b, loc, 1, 1)));
 }
 
 Value PoolEmitter::valueAt(ArrayRef<Value> place) {
@@ -286,6 +304,8 @@ void PoolEmitter::run() {
   height = slidOver.sizes[2], width = slidOver.sizes[3];
   rows = made.sizes[2], columns = made.sizes[3];
   compute = computeType(output.element);
+  if (lanes > 1)
+    compute = VectorType::get({lanes}, compute);
   // Neighbouring threads make neighbours in memory.
   SmallVector<unsigned> order{0, 1, 2, 3};
   llvm::sort(order, [&](unsigned x, unsigned y) {
@@ -294,8 +314,8 @@ void PoolEmitter::run() {
   SmallVector<int64_t> sizes;
   int64_t elements = 1;
   for (unsigned d : order) {
-    sizes.push_back(output.sizes[d]);
-    elements *= output.sizes[d];
+    sizes.push_back(d == 1 ? output.sizes[d] / lanes : output.sizes[d]);
+    elements *= sizes.back();
   }
   Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
   Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
@@ -307,23 +327,53 @@ void PoolEmitter::run() {
   SmallVector<Value> place(4);
   for (auto [d, coordinate] :
        llvm::zip(order, delinearize(b, loc, items.getInductionVar(), sizes)))
-    place[d] = coordinate;
+    place[d] =
+        d == 1 ? addScaled(b, loc, number(0), coordinate, lanes) : coordinate;
   Value value = toMemory(b, loc, valueAt(place), output.element);
   Value at = number(0);
   for (auto [coordinate, stride] : llvm::zip(place, output.strides))
     at = addScaled(b, loc, at, coordinate, stride);
-  memref::StoreOp::create(b, loc, value, output.flat, at);
+  if (lanes == 1)
+    memref::StoreOp::create(b, loc, value, output.flat, at);
+  else
+    storeLanes(b, loc, output.flat, at, 1, value, Value(), alignmentOf(output));
+}
+
+/// Channels that a thread has: as many as an access of each image has, where
+/// they are side by side in all of them.
+static int64_t lanesOf(mprt::PoolOp op, ArrayRef<MemRefType> layouts,
+                       ArrayRef<uint64_t> alignments) {
+  SlidingWindow windows = op.getGeometry();
+  int64_t lanes = kAccessBytes;
+  for (auto [type, alignment] : llvm::zip(layouts, alignments)) {
+    int64_t bytes =
+        memoryType(type.getElementType()).getIntOrFloatBitWidth() / 8;
+    lanes = std::min(lanes, kAccessBytes / bytes);
+    SmallVector<int64_t> strides = type.getStridesAndOffset().first;
+    unsigned channel = windows.position(1);
+    auto isUneven = [&](int64_t value) { return value % lanes != 0; };
+    while (lanes > 1 &&
+           (strides[channel] != 1 || isUneven(type.getDimSize(channel)) ||
+            alignment % static_cast<uint64_t>(lanes * bytes) != 0 ||
+            llvm::any_of(llvm::seq(4u), [&](unsigned d) {
+              return d != channel && isUneven(strides[d]);
+            })))
+      lanes /= 2;
+  }
+  return lanes;
 }
 
 GPUKernel emitGPUPool(mprt::PoolOp op, ArrayRef<MemRefType> layouts,
-                      OpBuilder &b, StringRef name) {
+                      ArrayRef<uint64_t> alignments, OpBuilder &b,
+                      StringRef name) {
   GPUKernel kernel =
       createGPUKernel(b, op.getLoc(), name, layouts, kThreads, 0);
+  int64_t lanes = lanesOf(op, layouts, alignments);
   kernel.blocks = std::max<int64_t>(
-      llvm::divideCeil(layouts.back().getNumElements(), kThreads), 1);
+      llvm::divideCeil(layouts.back().getNumElements(), kThreads * lanes), 1);
   kernel.gridStride = true;
   if (layouts.back().getNumElements() > 0)
-    PoolEmitter(op, kernel.function).run();
+    PoolEmitter(op, kernel.function, lanes).run();
   return kernel;
 }
 

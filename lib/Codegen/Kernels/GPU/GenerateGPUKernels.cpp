@@ -165,9 +165,10 @@ void GenerateGPUKernelsPass::runOnOperation() {
       return signalPassFailure();
   }
   auto emitPool = [&](size_t i, ArrayRef<MemRefType> layouts,
-                      ArrayRef<uint64_t>) {
+                      ArrayRef<uint64_t> aligned) {
     std::string name = ("kernel_" + pools[i].getKind()).str();
-    return declare(pools[i], emitGPUPool(pools[i], layouts, b, name), layouts);
+    return declare(pools[i], emitGPUPool(pools[i], layouts, aligned, b, name),
+                   layouts);
   };
   auto emitAttention = [&](size_t i, ArrayRef<MemRefType> layouts,
                            ArrayRef<uint64_t> aligned) {

@@ -41,7 +41,7 @@ class TorchStep:
     """A training step on the GPU; precision "none", "bf16" or "f16" (autocast; losses of
     f16 are scaled by 1024)."""
 
-    def __init__(self, workload, precision, compiled=False, exact=False):
+    def __init__(self, workload, precision, compiled="", exact=False):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = True
         self.workload, self.precision = workload, precision
@@ -57,8 +57,8 @@ class TorchStep:
         self.optimizer = optimizer_of(workload)
         forward = self.forward
         if compiled:
-            forward = torch.compile(forward, mode="max-autotune")
-            self.update = torch.compile(self.optimizer.step, mode="max-autotune-no-cudagraphs")
+            forward = torch.compile(forward, mode=compiled)
+            self.update = torch.compile(self.optimizer.step, mode="max-autotune-no-cudagraphs" if "max" in compiled else "default")
         else:
             self.update = self.optimizer.step
         self.loss_of = forward

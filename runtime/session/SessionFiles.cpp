@@ -129,8 +129,10 @@ Error Session::compareReplicas() {
     return callFailed(error);
   if (Error error = agree({}))
     return error;
-  Expected<StateSurvey> survey = surveyState(
-      sharedState(), *rank, /*optimizer=*/true, LookFor::Differences);
+  SharedState shared = sharedState();
+  Expected<StateSurvey> survey =
+      surveyState(unionOfState(shared.functions, /*optimizer=*/true),
+                  *shared.mine, *rank, LookFor::Differences);
   if (!survey)
     return failed(survey.error());
   if (survey->difference.empty())

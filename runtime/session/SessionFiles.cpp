@@ -147,7 +147,8 @@ readMetadata(const mpcomm_save_options &options,
              const std::map<std::string, std::string> &own) {
   std::map<std::string, std::string> added;
   if (options.metadata_count && !options.metadata)
-    return fail("metadata: ", options.metadata_count, " entries at null");
+    return fail("options.metadata is null, but options.metadata_count is ",
+                options.metadata_count);
   for (uint32_t i = 0; i < options.metadata_count; ++i) {
     const mpcomm_text &text = options.metadata[i];
     if (!text.key || !text.value)

@@ -257,6 +257,18 @@ Error Session::write(const mpcomm_array &array) {
   return error ? callFailed(error) : error;
 }
 
+/// Whether a tensor of `expected` bytes goes to `bytes` bytes at `data`.
+static Error checkRoom(const std::string &name, uint64_t expected,
+                       const void *data, uint64_t bytes) {
+  if (bytes != expected)
+    return fail("tensor '", printable(name), "' has ", expected,
+                " bytes, found room for ", bytes);
+  if (bytes && !data)
+    return fail("data is null, expected room for the ", bytes,
+                " bytes of tensor '", printable(name), "'");
+  return {};
+}
+
 Error Session::read(const std::string &name, void *data, uint64_t bytes) {
   if (programs.empty() || !state)
     return Error(MPRT_NOT_READY, "no program is loaded");
@@ -265,9 +277,8 @@ Error Session::read(const std::string &name, void *data, uint64_t bytes) {
     return found.error();
   Slot &slot = state->slot(*found);
   uint64_t expected = slot.elements * sizeOf(slot.type);
-  if (bytes != expected || (!data && bytes))
-    return fail("tensor '", printable(name), "' has ", expected,
-                " bytes, found room for ", data ? bytes : 0);
+  if (Error error = checkRoom(name, expected, data, bytes))
+    return error;
   if (Error error = onDevice->fetch({*found}))
     return callFailed(error);
   if (bytes)
@@ -283,11 +294,9 @@ Error Session::readGlobal(const std::string &name, void *data, uint64_t bytes) {
   if (!entry)
     mine = makeError(MPRT_NOT_FOUND, "no tensor '", printable(name),
                      "' in the state");
-  else if (uint64_t expected =
-               *bytesOf(entry->shared.type, entry->shared.shape);
-           bytes != expected || (!data && bytes))
-    mine = fail("tensor '", printable(name), "' has ", expected,
-                " bytes, found room for ", data ? bytes : 0);
+  else
+    mine = checkRoom(name, *bytesOf(entry->shared.type, entry->shared.shape),
+                     data, bytes);
   if (Error error = agree(mine))
     return error;
   uint64_t size = sizeOf(entry->shared.type);

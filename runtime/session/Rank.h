@@ -18,10 +18,21 @@
 
 #include "session/World.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace mprt {
+
+/// Every rank's `bytes` at `mine` to every rank's `all`, in order of rank.
+using Gather =
+    std::function<Error(const void *mine, void *all, uint64_t bytes)>;
+
+/// How rank `index` of `size` agrees with the others on whether all came with a
+/// success. Otherwise the first that came with a failure gets it back, others
+/// theirs or who that is, as what is reported elsewhere.
+Error agree(uint64_t index, uint64_t size, const Error &mine,
+            const Gather &gather);
 
 class Rank : public World {
 public:
@@ -52,9 +63,7 @@ public:
   Expected<std::vector<std::string>> gatherText(const std::string &mine,
                                                 const char *what);
 
-  /// Succeeds where all ranks came with a success. Otherwise the first that
-  /// came with a failure gets it back, others theirs or who that is, as what is
-  /// reported elsewhere.
+  /// Outside of any program, as the function above.
   Error agree(const Error &mine);
 
   /// The context's message after `function` returned `status`.

@@ -34,7 +34,7 @@ Session::Session(const mpcomm_session_options &options)
     if (call) {
       mpcomm_error record = {};
       record.code = error.status();
-      record.rank = -1;
+      record.rank = error.rank();
       copyText(record.message, sizeof(record.message), error.message());
       call(user, &record);
     } else {

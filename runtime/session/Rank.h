@@ -22,6 +22,8 @@
 #include <string>
 #include <vector>
 
+struct mpcomm_session;
+
 namespace mprt {
 
 /// Every rank's `bytes` at `mine` to every rank's `all`, in order of rank.
@@ -69,6 +71,10 @@ public:
   /// The context's message after `function` returned `status`.
   Error describeFailure(const std::string &function, int32_t status) const;
 };
+
+/// The rank that a session is, for what is measured below sessions: devices and
+/// communicators without a program.
+Rank &rankOf(mpcomm_session *session);
 
 } // namespace mprt
 

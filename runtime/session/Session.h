@@ -97,7 +97,6 @@ public:
   Error flight(std::span<mpcomm_flight_entry> entries, uint32_t &count) const;
 
   uint32_t index() const { return rank->index(); }
-  /// For what is measured below the session.
   Rank &place() { return *rank; }
 
 private:
@@ -292,10 +291,5 @@ struct mpcomm_ranks {
 struct mpcomm_program {
   mprt::OpenProgram opened;
 };
-
-/// The rank that a session is.
-namespace mprt {
-Rank &rankOf(mpcomm_session *session);
-}
 
 #endif // MPCOMM_RUNTIME_SESSION_SESSION_H

@@ -12,6 +12,7 @@
 
 #include "session/Session.h"
 
+#include "files/Hyperparameters.h"
 #include "session/Arrays.h"
 
 #include <algorithm>
@@ -402,29 +403,11 @@ double Session::hyperparameter(const ManifestArgument &argument,
   return argument.defaultValue.value_or(0);
 }
 
-static Error checkRange(const std::string &name, DType type, double value) {
-  return checkStorable("hyperparameter '" + printable(name) + "'", type, value);
-}
-
 Error Session::set(const std::string &name, double value) {
   if (Error error = checkReady())
     return error;
-  bool isKnown = false;
-  std::set<std::string> known;
-  for (const ManifestArgument *argument : hyperparameters()) {
-    known.insert(printable(argument->name));
-    if (argument->name != name)
-      continue;
-    isKnown = true;
-    if (Error error = checkRange(name, argument->type, value))
-      return error;
-  }
-  std::string names;
-  for (const std::string &other : known)
-    names += (names.empty() ? "" : ", ") + other;
-  if (!isKnown)
-    return makeError(MPRT_NOT_FOUND, "no hyperparameter '", printable(name),
-                     "'; there are: ", names.empty() ? "none" : names);
+  if (Error error = checkHyperparameter(hyperparameters(), name, value))
+    return error;
   values[name] = value;
   valuesSet.insert(name);
   valuesChanged = true;
@@ -445,15 +428,8 @@ Error Session::get(const std::string &name, double &value) const {
 Error Session::setSchedule(const LearningRate &wanted) {
   if (Error error = checkReady())
     return error;
-  bool isKnown = false;
-  for (const ManifestArgument *argument : hyperparameters())
-    if (argument->name == "lr") {
-      isKnown = true;
-      if (Error error = checkRange("lr", argument->type, wanted.base))
-        return error;
-    }
-  if (!isKnown)
-    return Error(MPRT_NOT_FOUND, "no hyperparameter 'lr'");
+  if (Error error = checkHyperparameter(hyperparameters(), "lr", wanted.base))
+    return error;
   schedule = wanted;
   values.erase("lr");
   valuesSet.insert("lr");

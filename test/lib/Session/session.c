@@ -719,6 +719,8 @@ static void testDeathOf(uint32_t dead) {
   mpcomm_ranks *ranks = NULL;
   if (!second)
     OK(mpcomm_ranks_create, 2, &ranks);
+  int stepped[2];
+  CHECK(!pipe(stepped));
   pid_t child = fork();
   mpcomm_session_options options = {.struct_size = sizeof(options),
                                     .rank = child == 0 ? dead : 1 - dead,
@@ -733,8 +735,16 @@ static void testDeathOf(uint32_t dead) {
   Samples samples;
   makeSamples(&samples, 8, 0);
   step(session, &samples);
-  if (child == 0)
-    _exit(0);
+  char byte = 0;
+  if (child == 0) {
+    /* That it is gone may be known before what it has sent, and the other's
+     * first step is to succeed. */
+    close(stepped[1]);
+    _exit(read(stepped[0], &byte, 1) != 1);
+  }
+  CHECK(write(stepped[1], &byte, 1) == 1);
+  close(stepped[0]);
+  close(stepped[1]);
   mpcomm_error error = {0};
   CHECK(mpcomm_session_step(session, samples.arrays, 3, NULL, NULL, &error) ==
         MPRT_PEER_FAILED);

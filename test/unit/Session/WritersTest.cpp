@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <random>
@@ -46,10 +47,10 @@ std::map<uint64_t, uint64_t> loadOf(const std::vector<SharedTensor> &tensors) {
   return load;
 }
 
+/// At least 1.
 uint64_t rowBytes(const SharedTensor &tensor) {
-  return tensor.shape.empty() || !tensor.shape[0]
-             ? tensor.bytes()
-             : tensor.bytes() / uint64_t(tensor.shape[0]);
+  uint64_t rows = tensor.shape.empty() ? 1 : uint64_t(tensor.shape[0]);
+  return std::max<uint64_t>(1, tensor.bytes() / std::max<uint64_t>(1, rows));
 }
 
 /// Holders alone write, each element of `before` once, whole rows, and no rank

@@ -44,8 +44,9 @@ static std::vector<SharedTensor> cut(const SharedTensor &tensor, uint64_t share,
   auto rows = uint64_t(tensor.shape[0]);
   uint64_t row = tensor.bytes() / rows;
   std::vector<uint64_t> order = tensor.holders;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint64_t a, uint64_t b) { return load[a] < load[b]; });
+  std::sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) {
+    return std::pair(load[a], a) < std::pair(load[b], b);
+  });
   std::vector<SharedTensor> parts;
   uint64_t begin = 0, room = 0;
   for (uint64_t holder : order) {
@@ -88,7 +89,13 @@ void mprt::assignWriters(std::vector<SharedTensor> &tensors) {
   std::vector<uint64_t> load(ranks);
   // What becomes of each.
   std::vector<std::vector<SharedTensor>> dealt(tensors.size());
-  std::map<std::vector<uint64_t>, std::vector<size_t>> large; // by holders
+  // Places in the list of the large ones, by holders. Where few can write there
+  // is the least choice.
+  auto isSmaller = [](const auto &a, const auto &b) {
+    return a.size() == b.size() ? a < b : a.size() < b.size();
+  };
+  std::map<std::vector<uint64_t>, std::vector<size_t>, decltype(isSmaller)>
+      large;
   for (size_t i = 0; i < tensors.size(); ++i) {
     SharedTensor &tensor = tensors[i];
     if (tensor.bytes() >= smallBytes) {
@@ -99,21 +106,16 @@ void mprt::assignWriters(std::vector<SharedTensor> &tensors) {
     load[tensor.writer] += tensor.bytes();
     dealt[i] = {tensor};
   }
-  // Where few can write there is the least choice.
-  std::vector<std::pair<std::vector<uint64_t>, std::vector<size_t>>> sets(
-      large.begin(), large.end());
-  std::stable_sort(sets.begin(), sets.end(), [](const auto &a, const auto &b) {
-    return a.first.size() < b.first.size();
-  });
-  for (auto &[holders, places] : sets) {
+  for (auto &[holders, places] : large) {
     uint64_t bytes = 0;
     for (uint64_t holder : holders)
       bytes += load[holder];
     for (size_t place : places)
       bytes += tensors[place].bytes();
     uint64_t share = (bytes + holders.size() - 1) / holders.size();
-    std::stable_sort(places.begin(), places.end(), [&](size_t a, size_t b) {
-      return tensors[a].bytes() > tensors[b].bytes();
+    std::sort(places.begin(), places.end(), [&](size_t a, size_t b) {
+      return std::pair(tensors[b].bytes(), a) <
+             std::pair(tensors[a].bytes(), b);
     });
     for (size_t place : places)
       dealt[place] = deal(tensors[place], share, load);

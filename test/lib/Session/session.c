@@ -495,7 +495,7 @@ static void testSwitch(void) {
 static void testNullRanges(mpcomm_session *session) {
 #define NULL_FAILS(text, ...) FAILS(MPRT_INVALID_ARGUMENT, text, __VA_ARGS__)
   uint32_t count = 9;
-  char byte;
+  char byte = 0;
   NULL_FAILS("all is null", mpcomm_session_gather, session, &byte, NULL, 1);
   OK(mpcomm_session_gather, session, NULL, NULL, 0);
   NULL_FAILS("data is null, expected room for the 16 bytes of tensor 'w'",

@@ -72,8 +72,10 @@ mprt::unionOfState(const std::vector<FunctionSet> &sets, bool optimizer) {
             continue;
           SharedTensor &tensor = all[entry->second][range.first];
           if (tensor.holders.empty()) {
-            tensor = {argument.name, argument.type, argument.shape,
-                      range.first};
+            tensor.name = argument.name;
+            tensor.type = argument.type;
+            tensor.shape = argument.shape;
+            tensor.first = range.first;
             if (argument.split) {
               tensor.shape = {static_cast<int64_t>(range.count)};
               tensor.whole = argument.split->whole;

@@ -53,7 +53,7 @@ struct SharedTensor {
   uint64_t bytes() const { return *bytesOf(type, shape); }
   /// All ranks that hold it, ascending. The first is of the first data rank,
   /// and gives it to a file.
-  std::vector<uint64_t> holders = {};
+  std::vector<uint64_t> holders;
   uint64_t owner() const { return holders.front(); }
   /// Which of the holders writes it into a checkpoint (Writers.h), of which
   /// several may each write a part.

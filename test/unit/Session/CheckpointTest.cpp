@@ -37,7 +37,7 @@ void store(const std::string &name, DType type, void *data,
   uint64_t seed = std::hash<std::string>()(name);
   for (uint64_t i = 0; i < range.count; ++i)
     storeNumber(type, data, i,
-                double(SplitMix64(seed + range.first + i).next() % 251 / 2));
+                double(SplitMix64(seed + range.first + i).next() % 125));
 }
 
 ManifestArgument parameter(const std::string &name, DType type, Shape shape) {
@@ -130,6 +130,7 @@ protected:
       return rank.agree(done ? done->error : Error());
     };
     std::vector<std::thread> threads;
+    threads.reserve(ranks);
     for (unsigned index = 0; index < ranks; ++index)
       threads.emplace_back([&, index] { results[index] = live(index); });
     for (std::thread &thread : threads)

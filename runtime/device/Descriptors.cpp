@@ -56,6 +56,13 @@ bool mprt::isEmpty(const mprt_gemm_desc &d) {
 
 Error mprt::check(const mprt_epilogue &epilogue) {
   int32_t kind = epilogue.kind;
+  if (epilogue.count && !epilogue.kernels)
+    return makeError(MPRT_INVALID_ARGUMENT, "kernels is null, expected ",
+                     epilogue.count, " of an epilogue");
+  for (uint32_t i = 0; i < epilogue.count; ++i)
+    if (!epilogue.kernels[i])
+      return makeError(MPRT_INVALID_ARGUMENT, "kernel ", i,
+                       " of an epilogue is null");
   uint32_t operands = epilogue.count ? epilogue.kernels[0]->operands : 0;
   if (kind >= MPRT_BIAS && kind <= MPRT_BIAS_GRAD_B &&
       (!GemmEpilogue::hasBias(kind) || epilogue.bias < operands) &&

@@ -49,9 +49,12 @@ Error mprt::checkArray(const mpcomm_array &array,
   if (sizeOf(type) == 0)
     return fail("array ", quoted(tensor), ": ", array.dtype,
                 " is no mprt_dtype");
-  if (array.ndim > maxRank || (array.ndim && !array.shape))
-    return fail("array ", quoted(tensor), ": ", array.ndim, " dimensions",
-                array.ndim > maxRank ? "" : " without a shape");
+  if (array.ndim > maxRank)
+    return fail("array ", quoted(tensor), ": ", array.ndim,
+                " dimensions, expected at most ", maxRank);
+  if (array.ndim && !array.shape)
+    return fail("array ", quoted(tensor), ": its shape is null, expected ",
+                array.ndim, array.ndim == 1 ? " size" : " sizes");
   if (!areConvertible(type, tensor.type) ||
       !std::equal(array.shape, array.shape + array.ndim, tensor.shape.begin(),
                   tensor.shape.end()))
@@ -59,7 +62,8 @@ Error mprt::checkArray(const mpcomm_array &array,
                 describe(type, Shape(array.shape, array.shape + array.ndim)),
                 ", expected ", describe(tensor.type, tensor.shape));
   if (!array.data && tensor.elements)
-    return fail("array ", quoted(tensor), ": its data is null");
+    return fail("array ", quoted(tensor), ": its data is null, expected ",
+                tensor.elements, tensor.elements == 1 ? " value" : " values");
   return {};
 }
 

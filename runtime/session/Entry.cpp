@@ -71,13 +71,52 @@ static bool reachEnd(State &state, const char *call, uint32_t stream) {
 // Computing
 //===----------------------------------------------------------------------===//
 
+static Error nullOperand(const char *name) {
+  return makeError(MPRT_INVALID_ARGUMENT, "operand ", name, " is null");
+}
+
+/// Fails where an operand that has elements is null. What is wrong with the
+/// descriptor the device says.
+static Error checkOperands(const mprt_gemm_desc &d, const void *a,
+                           const void *b, const void *c) {
+  if (check(d) || isEmpty(d))
+    return {};
+  if (d.k && (!a || !b))
+    return nullOperand(a ? "b" : "a");
+  return c ? Error() : nullOperand("c");
+}
+
+static Error checkOperands(const mprt_window_desc &d, const void *a,
+                           const void *b, const void *c) {
+  if (check(d))
+    return {};
+  const void *operands[] = {a, b, c};
+  const char *names[] = {"a", "b", "c"};
+  for (int i = 0; i < 3; ++i) {
+    int64_t sizes[4];
+    sizesOfOperand(d, i, sizes);
+    if (!operands[i] && sizes[0] && sizes[1] && sizes[2] && sizes[3])
+      return nullOperand(names[i]);
+  }
+  return {};
+}
+
+static Error checkArguments(const mprt_kernel &kernel, void *const *args) {
+  if (args || !kernel.operands)
+    return {};
+  return makeError(MPRT_INVALID_ARGUMENT, "args is null, expected pointers to ",
+                   kernel.operands, " operands");
+}
+
 mprt_status mprt_launch(mprt_context *ctx, uint32_t stream,
                         const mprt_kernel *kernel, void *const *args) {
   State &state = stateOf(ctx);
   if (!reachEnd(state, "mprt_launch", stream))
     return state.status;
   Call call(state, "mprt_launch", stream, kernel->name, kernel->location);
-  Error error = state.device->launch(stream, *kernel, args);
+  Error error = checkArguments(*kernel, args);
+  if (!error)
+    error = state.device->launch(stream, *kernel, args);
   ++state.stats.launches;
   call.end(error, [&] {
     return eventOf(TraceEvent::Kernel, {kernel->bytes, kernel->flops});
@@ -93,7 +132,9 @@ mprt_status mprt_gemm(mprt_context *ctx, uint32_t stream,
   if (!reachEnd(state, "mprt_gemm", stream))
     return state.status;
   Call call(state, "mprt_gemm", stream, desc->name, desc->location);
-  Error error = state.device->gemm(stream, *desc, a, b, c);
+  Error error = checkOperands(*desc, a, b, c);
+  if (!error)
+    error = state.device->gemm(stream, *desc, a, b, c);
   ++state.stats.gemms;
   call.end(error, [&] {
     return eventOf(TraceEvent::Gemm, workOf(*desc),
@@ -112,8 +153,15 @@ mprt_status mprt_gemm_epilogue(mprt_context *ctx, uint32_t stream,
   if (!reachEnd(state, "mprt_gemm_epilogue", stream))
     return state.status;
   Call call(state, "mprt_gemm_epilogue", stream, desc->name, desc->location);
+  Error wrong = check(*epilogue);
+  for (uint32_t i = 0; i < epilogue->count && !wrong; ++i)
+    wrong = checkArguments(*epilogue->kernels[i], args);
+  if (!wrong)
+    wrong = checkOperands(*desc, a, b, c);
   Expected<uint32_t> launched =
-      state.device->gemmWithEpilogue(stream, *desc, a, b, c, *epilogue, args);
+      wrong ? Expected<uint32_t>(wrong)
+            : state.device->gemmWithEpilogue(stream, *desc, a, b, c, *epilogue,
+                                             args);
   ++state.stats.gemms;
   if (launched)
     state.stats.launches += *launched;
@@ -140,9 +188,11 @@ static mprt_status convolveOrPool(mprt_context *ctx, const char *name,
   Call call(state, name, stream, desc->name, desc->location);
   bool isProduct = isConvolution(*desc);
   Error error = isProduct == convolves
-                    ? state.device->convolveOrPool(stream, *desc, a, b, c)
+                    ? checkOperands(*desc, a, b, c)
                     : makeError(MPRT_INVALID_ARGUMENT,
                                 "its descriptor has the kind ", +desc->kind);
+  if (!error)
+    error = state.device->convolveOrPool(stream, *desc, a, b, c);
   ++(isProduct ? state.stats.gemms : state.stats.launches);
   call.end(error, [&] {
     return eventOf(isProduct ? TraceEvent::Gemm : TraceEvent::Kernel,
@@ -200,8 +250,7 @@ mprt_status mprt_copy(mprt_context *ctx, uint32_t stream, void *dst,
                       const void *src, uint64_t bytes) {
   State &state = stateOf(ctx);
   if (bytes != 0 && (!dst || !src) && !state.failed())
-    return refuse(state, "mprt_copy",
-                  Error(MPRT_INVALID_ARGUMENT, "a buffer is null"));
+    return refuse(state, "mprt_copy", fail(dst ? "src" : "dst", " is null"));
   return move(state, "mprt_copy", stream, dst, src, bytes);
 }
 
@@ -209,8 +258,7 @@ mprt_status mprt_zero(mprt_context *ctx, uint32_t stream, void *dst,
                       uint64_t bytes) {
   State &state = stateOf(ctx);
   if (bytes != 0 && !dst && !state.failed())
-    return refuse(state, "mprt_zero",
-                  Error(MPRT_INVALID_ARGUMENT, "the buffer is null"));
+    return refuse(state, "mprt_zero", fail("dst is null"));
   return move(state, "mprt_zero", stream, dst, nullptr, bytes);
 }
 
@@ -218,6 +266,10 @@ const void *mprt_constant(mprt_context *ctx, const void *host, uint64_t bytes) {
   State &state = stateOf(ctx);
   if (state.failed())
     return nullptr;
+  if (!host && bytes) {
+    refuse(state, "mprt_constant", fail("host is null"));
+    return nullptr;
+  }
   if (!state.device->isAsynchronous())
     return host;
   void *&copy = state.onDevice->constants[host];

@@ -18,10 +18,23 @@
 
 #include "session/World.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
+struct mpcomm_session;
+
 namespace mprt {
+
+/// Every rank's `bytes` at `mine` to every rank's `all`, in order of rank.
+using Gather =
+    std::function<Error(const void *mine, void *all, uint64_t bytes)>;
+
+/// How rank `index` of `size` agrees with the others on whether all came with a
+/// success. Otherwise the first that came with a failure gets it back, others
+/// theirs or who that is, as what is reported elsewhere.
+Error agree(uint64_t index, uint64_t size, const Error &mine,
+            const Gather &gather);
 
 class Rank : public World {
 public:
@@ -52,14 +65,16 @@ public:
   Expected<std::vector<std::string>> gatherText(const std::string &mine,
                                                 const char *what);
 
-  /// Succeeds where all ranks came with a success. Otherwise the first that
-  /// came with a failure gets it back, others theirs or who that is, as what is
-  /// reported elsewhere.
+  /// Outside of any program, as the function above.
   Error agree(const Error &mine);
 
   /// The context's message after `function` returned `status`.
   Error describeFailure(const std::string &function, int32_t status) const;
 };
+
+/// The rank that a session is, for what is measured below sessions: devices and
+/// communicators without a program.
+Rank &rankOf(mpcomm_session *session);
 
 } // namespace mprt
 

@@ -34,7 +34,7 @@ Session::Session(const mpcomm_session_options &options)
     if (call) {
       mpcomm_error record = {};
       record.code = error.status();
-      record.rank = -1;
+      record.rank = error.rank();
       copyText(record.message, sizeof(record.message), error.message());
       call(user, &record);
     } else {
@@ -49,79 +49,93 @@ Session::Session(const mpcomm_session_options &options)
 // Worlds
 //===----------------------------------------------------------------------===//
 
-Error Session::joinWorld(const mpcomm_session_options &options) {
-  const std::string &comm = wantedComm;
-  bool isOpen = comm == "auto" || comm == "nccl";
-  auto mismatch = [&](const char *what) {
-    return fail("comm '", comm, "' does not go with ", what);
-  };
-  auto take = [&](Expected<World> world) -> Error {
-    if (!world)
-      return world.error();
-    rank.emplace(world.take());
-    return {};
-  };
-  JoinOptions join;
-  join.giveUp = giveUpJoining;
-  join.rank = options.rank;
-  join.size = options.size;
-  join.timeoutSeconds = timeout;
-  if (options.ranks) {
-    if (!isOpen && comm != options.ranks->comm)
-      return mismatch("ranks that communicate otherwise");
-    if (options.rank >= options.ranks->size ||
-        (options.size && options.size != options.ranks->size))
-      return fail("rank ", options.rank, " of ",
-                  options.size ? options.size : options.ranks->size,
-                  ", where there are ", options.ranks->size, " ranks");
-    if (options.address)
-      return fail("ranks of this process and an address: expected one of them");
-    return take(World::join(*options.ranks->ranks, options.rank, timeout));
-  }
-  if (comm == "shm")
-    return mismatch("a world without mpcomm_ranks");
-  if (options.size) {
-    if (options.rank >= options.size || options.size > kMaxRanks)
-      return fail("rank ", options.rank, " of ", options.size,
-                  ", expected a rank below the size, which is at most ",
-                  kMaxRanks);
-    if (comm == "mpi" || (comm == "self" && options.size > 1))
-      return mismatch("a size and an address");
-    if (options.address)
-      join.address = options.address;
-    bool meets = options.size > 1 || comm == "gloo";
-    if (meets && join.address.empty())
-      return fail("a world of ", options.size, " ranks",
-                  options.size > 1 ? "" : " over gloo",
-                  " needs an address, where they meet");
-    if (meets)
-      return take(World::join(*findBackend("gloo"), join));
-  } else if (comm != "self") {
-    if (options.rank || options.address)
-      return fail("a rank or an address, but no size");
-    Expected<std::optional<LaunchedBy>> launched = launcherFromEnvironment();
-    if (!launched)
-      return launched.error();
-    if (*launched) {
-      join.rank = unsigned((*launched)->rank);
-      join.size = unsigned((*launched)->size);
-    }
-    if (!isOpen)
-      return take(World::join(*findBackend(comm), join));
-    if (*launched && join.size > 1)
-      return take(World::join(
-          *findBackend((*launched)->launcher == std::string_view("torchrun")
-                           ? "gloo"
-                           : "mpi"),
-          join));
-  }
+static Error mismatch(const std::string &comm, const char *what) {
+  return fail("comm '", comm, "' does not go with ", what);
+}
+
+Error Session::become(Expected<World> world) {
+  if (!world)
+    return world.error();
+  rank.emplace(world.take());
+  return {};
+}
+
+Error Session::joinRanks(const mpcomm_session_options &options) {
+  const mpcomm_ranks &ranks = *options.ranks;
+  if (!isCommOpen() && wantedComm != ranks.comm)
+    return mismatch(wantedComm, "ranks that communicate otherwise");
+  if (options.rank >= ranks.size ||
+      (options.size && options.size != ranks.size))
+    return fail("rank ", options.rank, " of ",
+                options.size ? options.size : ranks.size, ", where there are ",
+                ranks.size, " ranks");
+  if (options.address)
+    return fail("ranks of this process and an address: expected one of them");
+  return become(World::join(*ranks.ranks, options.rank, timeout));
+}
+
+Error Session::joinAtAddress(const mpcomm_session_options &options) {
+  if (options.rank >= options.size || options.size > kMaxRanks)
+    return fail("rank ", options.rank, " of ", options.size,
+                ", expected a rank below the size, which is at most ",
+                kMaxRanks);
+  if (wantedComm == "mpi" || (wantedComm == "self" && options.size > 1))
+    return mismatch(wantedComm, "a size and an address");
+  if (options.size == 1 && wantedComm != "gloo")
+    return joinAlone();
+  JoinOptions join = joinOptions(options.rank, options.size);
+  if (options.address)
+    join.address = options.address;
+  if (join.address.empty())
+    return fail("a world of ", options.size, " ranks",
+                options.size > 1 ? "" : " over gloo",
+                " needs an address, where they meet");
+  return become(World::join(*findBackend("gloo"), join));
+}
+
+Error Session::joinLaunched(const mpcomm_session_options &options) {
+  if (options.rank || options.address)
+    return fail("a rank or an address, but no size");
+  Expected<std::optional<LaunchedBy>> launched = launcherFromEnvironment();
+  if (!launched)
+    return launched.error();
+  LaunchedBy by = launched->value_or(LaunchedBy());
+  JoinOptions join = joinOptions(unsigned(by.rank), unsigned(by.size));
+  if (!isCommOpen())
+    return become(World::join(*findBackend(wantedComm), join));
+  if (join.size == 1)
+    return joinAlone();
+  bool isTorch = by.launcher == std::string_view("torchrun");
+  return become(World::join(*findBackend(isTorch ? "gloo" : "mpi"), join));
+}
+
+Error Session::joinAlone() {
   Expected<std::unique_ptr<LocalRanks>> one =
       findBackend("shm")->prepare(1, timeout);
   if (!one)
     return one.error();
   alone = one.take();
   isAlone = true;
-  return take(World::join(*alone, 0, timeout));
+  return become(World::join(*alone, 0, timeout));
+}
+
+JoinOptions Session::joinOptions(unsigned rank, unsigned size) const {
+  JoinOptions join;
+  join.rank = rank;
+  join.size = size;
+  join.timeoutSeconds = timeout;
+  join.giveUp = giveUpJoining;
+  return join;
+}
+
+Error Session::joinWorld(const mpcomm_session_options &options) {
+  if (options.ranks)
+    return joinRanks(options);
+  if (wantedComm == "shm")
+    return mismatch(wantedComm, "a world without mpcomm_ranks");
+  if (options.size)
+    return joinAtAddress(options);
+  return wantedComm == "self" ? joinAlone() : joinLaunched(options);
 }
 
 Expected<std::unique_ptr<Session>>

@@ -97,7 +97,6 @@ public:
   Error flight(std::span<mpcomm_flight_entry> entries, uint32_t &count) const;
 
   uint32_t index() const { return rank->index(); }
-  /// For what is measured below the session.
   Rank &place() { return *rank; }
 
 private:
@@ -122,7 +121,23 @@ private:
   explicit Session(const mpcomm_session_options &options);
 
   // Session.cpp
+  /// Joins the world that the options mean: by one of the four ways below.
   Error joinWorld(const mpcomm_session_options &options);
+  /// Ranks that are threads or children of one process.
+  Error joinRanks(const mpcomm_session_options &options);
+  /// So many ranks that meet at an address; one that is alone needs none.
+  Error joinAtAddress(const mpcomm_session_options &options);
+  /// Ranks that another launcher has started, by its environment; without one,
+  /// a world of one.
+  Error joinLaunched(const mpcomm_session_options &options);
+  Error joinAlone();
+  /// Takes its place in `world`, if it could be joined.
+  Error become(Expected<World> world);
+  JoinOptions joinOptions(unsigned rank, unsigned size) const;
+  /// No backend is asked for by which ranks meet.
+  bool isCommOpen() const {
+    return wantedComm == "auto" || wantedComm == "nccl";
+  }
   /// The failure of this session, or that there is no program.
   Error checkReady() const;
   /// Marks the session as failed, unless `error` is of arguments alone.
@@ -276,10 +291,5 @@ struct mpcomm_ranks {
 struct mpcomm_program {
   mprt::OpenProgram opened;
 };
-
-/// The rank that a session is.
-namespace mprt {
-Rank &rankOf(mpcomm_session *session);
-}
 
 #endif // MPCOMM_RUNTIME_SESSION_SESSION_H

@@ -156,10 +156,13 @@ mprt_status fillFor(mpcomm_session *session, T *result, const char *name,
   });
 }
 
-Error checkBatch(const mpcomm_array *batch, uint32_t count) {
-  if (!batch && count)
-    return fail("a batch of ", count, " arrays at null");
-  return {};
+/// Fails where the argument `name`, of which `countName` says how many values
+/// it has, is null and has some.
+Error checkRange(const void *values, const char *name, uint64_t count,
+                 const char *countName) {
+  if (values || !count)
+    return {};
+  return fail(name, " is null, but ", countName, " is ", count);
 }
 
 } // namespace
@@ -325,8 +328,10 @@ mprt_status mpcomm_program_select(mpcomm_program *program,
                                   const char *const *functions, uint32_t count,
                                   mpcomm_error *error) {
   return guard(-1, error, [&]() -> Error {
-    if (!program || (!functions && count))
-      return nullArgument(program ? "functions" : "program");
+    if (!program)
+      return nullArgument("program");
+    if (Error wrong = checkRange(functions, "functions", count, "count"))
+      return wrong;
     return program->opened.select({functions, count});
   });
 }
@@ -534,9 +539,10 @@ mprt_status mpcomm_session_step(mpcomm_session *session,
     if (result)
       if (Error wrong = checkResult(result, "result"))
         return wrong;
-    if (Error wrong = checkBatch(batch, count))
+    if (Error wrong = checkRange(batch, "batch", count, "count"))
       return wrong;
-    if (Error wrong = checkBatch(options.next, options.next_count))
+    if (Error wrong = checkRange(options.next, "options.next",
+                                 options.next_count, "options.next_count"))
       return wrong;
     mpcomm_result filled = {};
     if (Error failed = inner.step({batch, count}, /*isFed=*/!batch,
@@ -557,7 +563,7 @@ mprt_status mpcomm_session_evaluate(mpcomm_session *session,
     if (result)
       if (Error wrong = checkResult(result, "result"))
         return wrong;
-    if (Error wrong = checkBatch(batch, count))
+    if (Error wrong = checkRange(batch, "batch", count, "count"))
       return wrong;
     mpcomm_result filled = {};
     if (Error failed = inner.evaluate(function ? function : "evaluate",
@@ -677,8 +683,10 @@ mprt_status mpcomm_session_events(mpcomm_session *session, mpcomm_event *events,
                                   uint32_t capacity, uint32_t *taken,
                                   uint64_t *dropped, mpcomm_error *error) {
   return enter(session, error, [&](Session &inner) -> Error {
-    if (!taken || (!events && capacity))
-      return nullArgument(taken ? "events" : "taken");
+    if (!taken)
+      return nullArgument("taken");
+    if (Error wrong = checkRange(events, "events", capacity, "capacity"))
+      return wrong;
     uint64_t lost = 0;
     *taken = inner.takeEvents({events, capacity}, lost);
     if (dropped)
@@ -704,8 +712,10 @@ mprt_status mpcomm_session_trace(mpcomm_session *session,
                                  uint32_t *count, uint64_t *dropped,
                                  mpcomm_error *error) {
   return enter(session, error, [&](Session &inner) -> Error {
-    if (!count || (!events && capacity))
-      return nullArgument(count ? "events" : "count");
+    if (!count)
+      return nullArgument("count");
+    if (Error wrong = checkRange(events, "events", capacity, "capacity"))
+      return wrong;
     uint64_t lost = 0;
     Error failed = inner.trace({events, capacity}, *count, lost);
     if (dropped && failed.ok())
@@ -722,8 +732,10 @@ mprt_status mpcomm_session_flight(mpcomm_session *session,
   return guard(-1, error, [&]() -> Error {
     if (!session)
       return nullArgument("session");
-    if (!count || (!entries && capacity))
-      return nullArgument(count ? "entries" : "count");
+    if (!count)
+      return nullArgument("count");
+    if (Error wrong = checkRange(entries, "entries", capacity, "capacity"))
+      return wrong;
     return session->session->flight({entries, capacity}, *count);
   });
 }

@@ -129,8 +129,10 @@ Error Session::compareReplicas() {
     return callFailed(error);
   if (Error error = agree({}))
     return error;
-  Expected<StateSurvey> survey = surveyState(
-      sharedState(), *rank, /*optimizer=*/true, LookFor::Differences);
+  SharedState shared = sharedState();
+  Expected<StateSurvey> survey =
+      surveyState(unionOfState(shared.functions, /*optimizer=*/true),
+                  *shared.mine, *rank, LookFor::Differences);
   if (!survey)
     return failed(survey.error());
   if (survey->difference.empty())
@@ -145,7 +147,8 @@ readMetadata(const mpcomm_save_options &options,
              const std::map<std::string, std::string> &own) {
   std::map<std::string, std::string> added;
   if (options.metadata_count && !options.metadata)
-    return fail("metadata: ", options.metadata_count, " entries at null");
+    return fail("options.metadata is null, but options.metadata_count is ",
+                options.metadata_count);
   for (uint32_t i = 0; i < options.metadata_count; ++i) {
     const mpcomm_text &text = options.metadata[i];
     if (!text.key || !text.value)

@@ -12,6 +12,7 @@
 
 #include "session/Session.h"
 
+#include "files/Hyperparameters.h"
 #include "session/Arrays.h"
 
 #include <algorithm>
@@ -257,6 +258,18 @@ Error Session::write(const mpcomm_array &array) {
   return error ? callFailed(error) : error;
 }
 
+/// Whether a tensor of `expected` bytes goes to `bytes` bytes at `data`.
+static Error checkRoom(const std::string &name, uint64_t expected,
+                       const void *data, uint64_t bytes) {
+  if (bytes != expected)
+    return fail("tensor '", printable(name), "' has ", expected,
+                " bytes, found room for ", bytes);
+  if (bytes && !data)
+    return fail("data is null, expected room for the ", bytes,
+                " bytes of tensor '", printable(name), "'");
+  return {};
+}
+
 Error Session::read(const std::string &name, void *data, uint64_t bytes) {
   if (programs.empty() || !state)
     return Error(MPRT_NOT_READY, "no program is loaded");
@@ -265,9 +278,8 @@ Error Session::read(const std::string &name, void *data, uint64_t bytes) {
     return found.error();
   Slot &slot = state->slot(*found);
   uint64_t expected = slot.elements * sizeOf(slot.type);
-  if (bytes != expected || (!data && bytes))
-    return fail("tensor '", printable(name), "' has ", expected,
-                " bytes, found room for ", data ? bytes : 0);
+  if (Error error = checkRoom(name, expected, data, bytes))
+    return error;
   if (Error error = onDevice->fetch({*found}))
     return callFailed(error);
   if (bytes)
@@ -283,11 +295,9 @@ Error Session::readGlobal(const std::string &name, void *data, uint64_t bytes) {
   if (!entry)
     mine = makeError(MPRT_NOT_FOUND, "no tensor '", printable(name),
                      "' in the state");
-  else if (uint64_t expected =
-               *bytesOf(entry->shared.type, entry->shared.shape);
-           bytes != expected || (!data && bytes))
-    mine = fail("tensor '", printable(name), "' has ", expected,
-                " bytes, found room for ", data ? bytes : 0);
+  else
+    mine = checkRoom(name, *bytesOf(entry->shared.type, entry->shared.shape),
+                     data, bytes);
   if (Error error = agree(mine))
     return error;
   uint64_t size = sizeOf(entry->shared.type);
@@ -393,29 +403,11 @@ double Session::hyperparameter(const ManifestArgument &argument,
   return argument.defaultValue.value_or(0);
 }
 
-static Error checkRange(const std::string &name, DType type, double value) {
-  return checkStorable("hyperparameter '" + printable(name) + "'", type, value);
-}
-
 Error Session::set(const std::string &name, double value) {
   if (Error error = checkReady())
     return error;
-  bool isKnown = false;
-  std::set<std::string> known;
-  for (const ManifestArgument *argument : hyperparameters()) {
-    known.insert(printable(argument->name));
-    if (argument->name != name)
-      continue;
-    isKnown = true;
-    if (Error error = checkRange(name, argument->type, value))
-      return error;
-  }
-  std::string names;
-  for (const std::string &other : known)
-    names += (names.empty() ? "" : ", ") + other;
-  if (!isKnown)
-    return makeError(MPRT_NOT_FOUND, "no hyperparameter '", printable(name),
-                     "'; there are: ", names.empty() ? "none" : names);
+  if (Error error = checkHyperparameter(hyperparameters(), name, value))
+    return error;
   values[name] = value;
   valuesSet.insert(name);
   valuesChanged = true;
@@ -436,15 +428,8 @@ Error Session::get(const std::string &name, double &value) const {
 Error Session::setSchedule(const LearningRate &wanted) {
   if (Error error = checkReady())
     return error;
-  bool isKnown = false;
-  for (const ManifestArgument *argument : hyperparameters())
-    if (argument->name == "lr") {
-      isKnown = true;
-      if (Error error = checkRange("lr", argument->type, wanted.base))
-        return error;
-    }
-  if (!isKnown)
-    return Error(MPRT_NOT_FOUND, "no hyperparameter 'lr'");
+  if (Error error = checkHyperparameter(hyperparameters(), "lr", wanted.base))
+    return error;
   schedule = wanted;
   values.erase("lr");
   valuesSet.insert("lr");

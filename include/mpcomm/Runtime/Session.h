@@ -15,8 +15,9 @@
 |* Errors. A call that can fail returns a mprt_status (MPRT_OK is 0) and      *|
 |* fills the mpcomm_error that the caller gives it, which may be null. After  *|
 |* a success, `error` is unchanged. Nothing is thrown, and no call ends the   *|
-|* process. A null or unknown argument is MPRT_INVALID_ARGUMENT and changes   *|
-|* nothing.                                                                   *|
+|* process. A null or unknown argument is MPRT_INVALID_ARGUMENT, with a       *|
+|* message that names it, and changes nothing. An array of which the count is *|
+|* 0 may be null.                                                             *|
 |*                                                                            *|
 |* Failed sessions. If a step or a communication fails, the session fails:    *|
 |* every later call that uses state or other ranks returns that first error.  *|
@@ -363,10 +364,11 @@ typedef struct {
   const int64_t *strides;
 } mpcomm_array;
 
-/* Writes a tensor of state that this rank has; of a whole one it keeps its part. State that is a copy of it (in
- * another type) follows, and may then be written itself. Other ranks that have
- * the tensor are to write the same values: the next save compares.
- * MPRT_NOT_FOUND if the tensor is not here; the message says who has it. */
+/* Writes a tensor of state that this rank has; of a whole one it keeps its
+ * part. State that is a copy of it (in another type) follows, and may then be
+ * written itself. Other ranks that have the tensor are to write the same
+ * values: the next save compares. MPRT_NOT_FOUND if the tensor is not here; the
+ * message says who has it. */
 MPCOMM_SESSION_API mprt_status
 mpcomm_session_write(mpcomm_session *session, const mpcomm_array *array,
                      mpcomm_error *error);

@@ -8,21 +8,24 @@
 #include "comm/mpi/Deadline.h"
 
 #include <chrono>
+#include <sstream>
 
 using namespace mprt;
 using namespace mprt::mpi;
 
-Deadline::Deadline(const MpiOptions &options, std::string message) {
+Deadline::Deadline(const MpiOptions &options, Error error) {
   if (!options.giveUp || options.timeoutSeconds <= 0)
     return;
   std::chrono::duration<double> limit(options.timeoutSeconds);
-  thread = std::thread([this, giveUp = options.giveUp, limit,
-                        message = std::move(message)] {
-    std::unique_lock<std::mutex> guard(mutex);
-    if (changed.wait_for(guard, limit, [this] { return over; }))
-      return;
-    giveUp(makeError(MPRT_TIMEOUT, message, " within ", limit.count(), " s"));
-  });
+  thread = std::thread(
+      [this, giveUp = options.giveUp, limit, error = std::move(error)] {
+        std::unique_lock<std::mutex> guard(mutex);
+        if (changed.wait_for(guard, limit, [this] { return over; }))
+          return;
+        std::ostringstream after;
+        after << " within " << limit.count() << " s";
+        giveUp(error.withContext("", after.str()));
+      });
 }
 
 Deadline::~Deadline() {

@@ -17,17 +17,16 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <string>
 #include <thread>
 
 namespace mprt::mpi {
 
-/// Unless it goes before, calls `options.giveUp` with `message` after
-/// `options.timeoutSeconds`, on a thread of its own. Does nothing where the
-/// options say neither.
+/// Unless it goes before, calls `options.giveUp` with `error`, and how long it
+/// took, after `options.timeoutSeconds`, on a thread of its own. Does nothing
+/// where the options say neither.
 class Deadline {
 public:
-  Deadline(const MpiOptions &options, std::string message);
+  Deadline(const MpiOptions &options, Error error);
   ~Deadline();
   Deadline(const Deadline &) = delete;
   Deadline &operator=(const Deadline &) = delete;

@@ -50,7 +50,8 @@ private:
 } // namespace
 
 Error MpiTransport::initialize() {
-  Deadline deadline(options, "MPI_Init: not all ranks have come");
+  Deadline deadline(options,
+                    Error(MPRT_TIMEOUT, "MPI_Init: not all ranks have come"));
   int already = 0;
   MPI_Initialized(&already);
   if (!already) {
@@ -111,9 +112,11 @@ MpiTransport::createCommunicator(std::vector<unsigned> group) {
                      " cannot make a communicator of a group that is not "
                      "ascending or that it is not in");
   auto rank = unsigned(position - group.begin());
-  Deadline deadline(options, "rank " + std::to_string(self) +
-                                 ": cannot make a communicator: not all of " +
-                                 nameRanks(group) + " have come");
+  Deadline deadline(options,
+                    makeError(MPRT_TIMEOUT, "rank ", self,
+                              ": cannot make a communicator: not all of ",
+                              nameRanks(group), " have come")
+                        .ofRank(self));
   std::vector<int> members(group.begin(), group.end());
   MPI_Group world = MPI_GROUP_NULL, part = MPI_GROUP_NULL;
   MPI_Comm_group(MPI_COMM_WORLD, &world);

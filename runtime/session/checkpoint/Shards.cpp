@@ -30,35 +30,7 @@ using namespace mprt;
 
 namespace fs = std::filesystem;
 
-/// A file of its own, and its sync, cost more than to write so little.
-static constexpr uint64_t smallBytes = 1 << 16;
 static constexpr const char *failureMark = ".failed";
-
-static uint64_t sizeInFile(const SharedTensor &tensor) {
-  return *bytesOf(tensor.type, tensor.shape);
-}
-
-void mprt::assignWriters(std::vector<SharedTensor> &tensors) {
-  std::vector<SharedTensor *> large;
-  std::map<uint64_t, uint64_t> load;
-  for (SharedTensor &tensor : tensors) {
-    tensor.writer = tensor.owner();
-    if (sizeInFile(tensor) >= smallBytes)
-      large.push_back(&tensor);
-    else
-      load[tensor.writer] += sizeInFile(tensor);
-  }
-  std::stable_sort(large.begin(), large.end(),
-                   [](const auto *a, const auto *b) {
-                     return sizeInFile(*a) > sizeInFile(*b);
-                   });
-  for (SharedTensor *tensor : large) {
-    tensor->writer = *std::min_element(
-        tensor->holders.begin(), tensor->holders.end(),
-        [&](uint64_t a, uint64_t b) { return load[a] < load[b]; });
-    load[tensor->writer] += sizeInFile(*tensor);
-  }
-}
 
 //===----------------------------------------------------------------------===//
 // What is in which file
@@ -71,7 +43,6 @@ Shards Shards::plan(const std::string &path, std::vector<SharedTensor> tensors,
   shards.path = path;
   shards.index = rank.index();
   shards.indexMetadata = std::move(metadata);
-  assignWriters(tensors);
   sortForFile(tensors);
   shards.counts.resize(rank.size());
   for (const SharedTensor &tensor : tensors)
@@ -124,6 +95,21 @@ std::map<std::string, std::string> Shards::metadataOf(uint64_t writer) const {
           withChecksums(describe(other), metadataOf(other))
               .at(std::string(headerChecksumKey));
   return metadata;
+}
+
+std::map<std::string, const void *>
+Shards::dataIn(const RankState &state) const {
+  std::map<std::string, StateTensor> held;
+  for (StateTensor &tensor : state.tensors(/*optimizer=*/true))
+    held.emplace(tensor.name, tensor);
+  std::map<std::string, const void *> data;
+  for (const SharedTensor &tensor : tensors)
+    if (tensor.writer == index) {
+      const StateTensor &mine = held.at(tensor.name);
+      data[tensor.name] = static_cast<const char *>(mine.data) +
+                          (tensor.first - mine.first) * sizeOf(tensor.type);
+    }
+  return data;
 }
 
 Error Shards::writeFile(const std::map<std::string, const void *> &data,
@@ -189,7 +175,7 @@ private:
 } // namespace
 
 Error Shards::write(const RankState &state, Rank &rank) const {
-  std::map<std::string, const void *> data = dataOf(state);
+  std::map<std::string, const void *> data = dataIn(state);
   uint64_t most = *std::max_element(counts.begin(), counts.end());
   // Before each tensor, when all shards are there, and when the index is.
   Meetings meetings(rank, most + 1);
@@ -235,13 +221,13 @@ Error Shards::copy(const RankState &state, CopyMemory &memory) {
   // Of an earlier attempt.
   std::error_code none;
   fs::remove(fileOf(index) + failureMark, none);
-  std::map<std::string, const void *> data = dataOf(state);
+  std::map<std::string, const void *> data = dataIn(state);
   // As in the file, so that it goes to the disk from there.
   uint64_t begin = dataBegin(describe(index), metadataOf(index)) % directBytes;
   uint64_t total = begin;
   for (const SharedTensor &tensor : tensors)
     if (tensor.writer == index)
-      total += sizeInFile(tensor);
+      total += tensor.bytes();
   char *at = memory.take(total);
   if (!at)
     return makeError(MPRT_OUT_OF_MEMORY, path, ": no memory for a copy of ",
@@ -249,9 +235,9 @@ Error Shards::copy(const RankState &state, CopyMemory &memory) {
   at += begin;
   for (const SharedTensor &tensor : tensors)
     if (tensor.writer == index) {
-      std::memcpy(at, data.at(tensor.name), sizeInFile(tensor));
+      std::memcpy(at, data.at(tensor.name), tensor.bytes());
       copied[tensor.name] = at;
-      at += sizeInFile(tensor);
+      at += tensor.bytes();
     }
   return {};
 }

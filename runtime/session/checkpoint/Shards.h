@@ -5,10 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Of the ranks that hold a tensor one writes it: large tensors are dealt out so
-// that ranks write about as many bytes each, small ones go to the lowest
-// holder. Each rank writes a shard beside the index, rank 0 the index itself,
-// with its own share (StateFile.h). All ranks must see one folder.
+// Each rank writes its share (Writers.h) into a shard beside the index, rank 0
+// into the index itself (StateFile.h). All ranks must see one folder.
 //
 // From the survey every rank knows all checksums, so that rank 0 knows the
 // headers of all shards, and what the index says, before any of them is there.
@@ -29,10 +27,6 @@
 
 namespace mprt {
 
-/// Chooses the writer of each tensor: by falling size, of its holders the one
-/// that has least to write so far. O(tensors * holders).
-void assignWriters(std::vector<SharedTensor> &tensors);
-
 /// Where state is copied to. It stays for the next copy: to get pages takes
 /// longer than to fill them, and steps wait for it.
 class CopyMemory {
@@ -52,8 +46,8 @@ private:
 /// The files of one checkpoint, as each rank of the run knows them.
 class Shards {
 public:
-  /// Plans the files of `tensors`, which have checksums; the same on all ranks.
-  /// `metadata` is for the index, and has the step.
+  /// Plans the files of `tensors`, which have writers and checksums; the same
+  /// on all ranks. `metadata` is for the index, and has the step.
   static Shards plan(const std::string &path, std::vector<SharedTensor> tensors,
                      std::map<std::string, std::string> metadata,
                      const Rank &rank);
@@ -74,6 +68,8 @@ private:
   std::vector<TensorToWrite> describe(uint64_t writer) const;
   std::map<std::string, std::string> metadataOf(uint64_t writer) const;
   std::string fileOf(uint64_t writer) const;
+  /// Where `state` has what this rank writes, by name.
+  std::map<std::string, const void *> dataIn(const RankState &state) const;
   Error writeFile(const std::map<std::string, const void *> &data,
                   const std::function<Error()> &beforeTensor,
                   const std::function<Error()> &beforeCommit) const;

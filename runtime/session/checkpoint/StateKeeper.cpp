@@ -14,6 +14,7 @@
 #include "files/Checkpoint.h"
 #include "files/OutputFile.h"
 #include "files/StateFile.h"
+#include "session/checkpoint/Writers.h"
 #include "session/state/StateSurvey.h"
 #include "support/Trace.h"
 
@@ -85,8 +86,11 @@ static std::string differenceOf(const StateSurvey &survey,
 Expected<bool> StateKeeper::writeCheckpoint(const SharedState &state,
                                             const SaveRequest &request) {
   uint64_t step = request.info.step;
+  std::vector<SharedTensor> tensors =
+      unionOfState(state.functions, /*optimizer=*/true);
+  assignWriters(tensors);
   Expected<StateSurvey> survey =
-      surveyState(state, rank, /*optimizer=*/true, LookFor::NonFiniteToo);
+      surveyState(std::move(tensors), *state.mine, rank, LookFor::NonFiniteToo);
   if (survey.failed())
     return survey.error();
   // Also of what is saved though it is not finite.
@@ -189,7 +193,8 @@ Error StateKeeper::writeWeights(const SharedState &state,
                                 const std::string &path,
                                 const SaveRequest &request) {
   Expected<StateSurvey> survey =
-      surveyState(state, rank, /*optimizer=*/false, LookFor::NonFiniteToo);
+      surveyState(unionOfState(state.functions, /*optimizer=*/false),
+                  *state.mine, rank, LookFor::NonFiniteToo);
   if (survey.failed())
     return survey.error();
   std::string wrong = differenceOf(*survey, request);

@@ -23,22 +23,25 @@ namespace {
 
 /// Of one rank, its first tensor that is not finite. As it travels.
 struct Finding {
-  /// Place of the tensor in the union; -1 for none.
+  /// Place of the tensor in the list; -1 for none.
   int64_t tensor = -1;
-  /// How many tensors are not finite, and elements of the first.
+  /// How many tensors are not finite, and elements of the first, of how many.
   uint64_t tensors = 0;
   NonFinite elements;
+  uint64_t all = 0;
   double value = 0;
 };
 
-/// Looks at `tensor` block by block, so that each is in the cache for both.
-uint64_t inspect(const StateTensor &tensor, LookFor what, NonFinite &found) {
+/// Looks at elements [first, end) of `tensor`, block by block, so that each is
+/// in the cache for both. Their checksum.
+uint64_t inspect(const StateTensor &tensor, uint64_t first, uint64_t end,
+                 LookFor what, NonFinite &found) {
   constexpr uint64_t block = 1 << 16;
   const auto *bytes = static_cast<const char *>(tensor.data);
-  uint64_t count = *elementsOf(tensor.shape), size = sizeOf(tensor.type);
+  uint64_t size = sizeOf(tensor.type);
   Hash hash;
-  for (uint64_t begin = 0; begin < count; begin += block) {
-    uint64_t elements = std::min(block, count - begin);
+  for (uint64_t begin = first; begin < end; begin += block) {
+    uint64_t elements = std::min(block, end - begin);
     hash.add(bytes + begin * size, elements * size);
     if (what == LookFor::Differences)
       continue;
@@ -92,7 +95,7 @@ std::string describeFinding(const Finding &finding, uint64_t rank,
                             const SharedTensor &tensor) {
   std::ostringstream text;
   text << "rank " << rank << ": tensor '" << printable(tensor.name)
-       << "': " << finding.elements.count << " of " << *elementsOf(tensor.shape)
+       << "': " << finding.elements.count << " of " << finding.all
        << (finding.elements.count == 1 ? " elements is" : " elements are")
        << " not finite, the first, element " << finding.elements.first
        << ", is " << finding.value;
@@ -105,10 +108,11 @@ std::string describeFinding(const Finding &finding, uint64_t rank,
 
 } // namespace
 
-Expected<StateSurvey> mprt::surveyState(const SharedState &state, Rank &rank,
-                                        bool optimizer, LookFor what) {
+Expected<StateSurvey> mprt::surveyState(std::vector<SharedTensor> tensors,
+                                        const RankState &state, Rank &rank,
+                                        LookFor what) {
   StateSurvey survey;
-  survey.tensors = unionOfState(state.functions, optimizer);
+  survey.tensors = std::move(tensors);
   std::map<std::pair<std::string, uint64_t>, size_t> places;
   for (size_t i = 0; i < survey.tensors.size(); ++i)
     places[{survey.tensors[i].name, survey.tensors[i].first}] = i;
@@ -116,16 +120,25 @@ Expected<StateSurvey> mprt::surveyState(const SharedState &state, Rank &rank,
   // Of what this rank does not hold, nobody looks at the checksum.
   std::vector<uint64_t> mine(survey.tensors.size());
   Finding finding;
-  for (const StateTensor &tensor : state.mine->tensors(optimizer)) {
-    auto known = places.find({tensor.name, tensor.first});
-    if (known == places.end()) // a part that is all padding
+  for (const StateTensor &tensor : state.tensors(/*optimizer=*/true)) {
+    // None for a part that is all padding.
+    auto first = places.find({tensor.name, tensor.first});
+    if (first == places.end())
       continue;
-    size_t place = known->second;
     NonFinite found;
-    mine[place] = inspect(tensor, what, found);
+    uint64_t count = *elementsOf(tensor.shape), at = 0;
+    for (auto part = first;
+         part != places.end() && part->first.first == tensor.name &&
+         (at < count || part == first);
+         ++part) {
+      uint64_t end = at + *elementsOf(survey.tensors[part->second].shape);
+      mine[part->second] = inspect(tensor, at, end, what, found);
+      at = end;
+    }
     if (found.count && finding.tensors++ == 0) {
-      finding.tensor = static_cast<int64_t>(place);
+      finding.tensor = static_cast<int64_t>(first->second);
       finding.elements = found;
+      finding.all = count;
       finding.value = loadFloat(tensor.type, tensor.data, found.first);
     }
   }

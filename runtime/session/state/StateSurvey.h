@@ -43,10 +43,13 @@ struct StateSurvey {
 
 enum class LookFor { Differences, NonFiniteToo };
 
-/// All ranks call it. Reads the state once; gathers 8 bytes for each tensor and
-/// rank. What a device holds must have been fetched.
-Expected<StateSurvey> surveyState(const SharedState &state, Rank &rank,
-                                  bool optimizer, LookFor what);
+/// Looks at what `mine`, this rank's state, has of `tensors`, which are as
+/// `unionOfState` lists them, or cut further. All ranks call it. Reads the
+/// state once; gathers 8 bytes for each tensor and rank. What a device holds
+/// must have been fetched.
+Expected<StateSurvey> surveyState(std::vector<SharedTensor> tensors,
+                                  const RankState &mine, Rank &rank,
+                                  LookFor what);
 
 } // namespace mprt
 

@@ -72,8 +72,10 @@ mprt::unionOfState(const std::vector<FunctionSet> &sets, bool optimizer) {
             continue;
           SharedTensor &tensor = all[entry->second][range.first];
           if (tensor.holders.empty()) {
-            tensor = {argument.name, argument.type, argument.shape,
-                      range.first};
+            tensor.name = argument.name;
+            tensor.type = argument.type;
+            tensor.shape = argument.shape;
+            tensor.first = range.first;
             if (argument.split) {
               tensor.shape = {static_cast<int64_t>(range.count)};
               tensor.whole = argument.split->whole;
@@ -102,7 +104,7 @@ static Error receiveTensor(const SharedTensor &tensor, Rank &rank,
   if (Error status = rank.agree({}); status.failed())
     return status;
   std::vector<char> block(blockBytes);
-  uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
+  uint64_t bytes = tensor.bytes();
   Error written;
   for (uint64_t at = 0; at < bytes; at += blockBytes) {
     uint64_t count = std::min(blockBytes, bytes - at);
@@ -129,7 +131,7 @@ static Error sendTensors(const std::vector<SharedTensor> &all,
     if (tensor.owner() != rank.index())
       continue;
     const auto *data = static_cast<const char *>(own.at(tensor.name));
-    uint64_t bytes = *bytesOf(tensor.type, tensor.shape);
+    uint64_t bytes = tensor.bytes();
     for (uint64_t at = 0; at < bytes; at += blockBytes)
       if (Error status = rank.send(
               0, data + at, std::min(blockBytes, bytes - at), stateForFile);
@@ -156,8 +158,7 @@ static Error collect(const std::vector<const SharedTensor *> &parts,
     TensorSink take = [&](const void *data, uint64_t bytes) {
       return error ? Error() : sink(data, bytes);
     };
-    Error now = part->owner() == 0 ? take(own.at(part->name),
-                                          *bytesOf(part->type, part->shape))
+    Error now = part->owner() == 0 ? take(own.at(part->name), part->bytes())
                                    : receiveTensor(*part, rank, take);
     if (now && !error)
       error = now;

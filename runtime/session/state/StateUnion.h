@@ -50,11 +50,13 @@ struct SharedTensor {
   Shape shape;
   uint64_t first = 0;
   std::optional<Shape> whole = std::nullopt;
+  uint64_t bytes() const { return *bytesOf(type, shape); }
   /// All ranks that hold it, ascending. The first is of the first data rank,
   /// and gives it to a file.
   std::vector<uint64_t> holders;
   uint64_t owner() const { return holders.front(); }
-  /// Which of the holders writes it into a checkpoint (Shards.h).
+  /// Which of the holders writes it into a checkpoint (Writers.h), of which
+  /// several may each write a part.
   uint64_t writer = 0;
   /// Of its bytes, on the owner.
   uint64_t checksum = 0;

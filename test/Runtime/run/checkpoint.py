@@ -239,6 +239,32 @@ class Checkpoint(ToyTest):
         self.assertEqual(own("shards/w"), {"bulk.1", "bulk.2", "bulk.3"})
         self.assertEqual(shards_of(read_tensors("shards/w")[1]), [])
 
+    def test_parts(self):
+        # Of three tensors of a size on two ranks, each writes one and half of the third.
+        size = 50000
+        program, alone = build("huge2.so", RANKS=2, BATCH=8, BULK=size), build("huge1.so", BATCH=16, BULK=size)
+        folder = path("parts")
+        os.makedirs(folder)
+        start = [program, *self.common[1:], "--checkpoint", os.path.join(folder, "c")]
+        self.succeeds(*start, "--weights", self.weights, "--steps", 7)
+        values, metadata = read_file("parts/c")
+        self.assertRegex(metadata["mpcomm.part.bulk.3"], r"^\d+ of \[%d\]$" % size)
+        # Rank 0 has what is small as well.
+        self.assertAlmostEqual(len(values["bulk.3"]), size // 2, delta=50)
+        sizes = [os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder)]
+        self.assertEqual(len(sizes), 2)
+        # But for headers and what is small.
+        self.assertLess(max(sizes) - min(sizes), 2000)
+        whole = read_tensors("parts/c")[0]
+        self.assertEqual([len(whole["bulk.%d" % k]) for k in (1, 2, 3)], [size] * 3)
+        self.succeeds(alone, *self.common[1:], "--resume", start[-1], "--steps", 7, "--checkpoint", path("one-part"))
+        self.assertEqual(read_tensors("one-part")[0], whole)
+        self.succeeds(*start, "--resume", path("one-part"), "--steps", 7, "--save-weights", path("no-parts"))
+        self.assertEqual(read_tensors("parts/c")[0], whole)
+        saved, metadata = read_file("no-parts")
+        self.assertEqual(saved, {key: whole[key] for key in saved})
+        self.assertNotIn("mpcomm.part", str(metadata))
+
     def test_shards_are_kept_and_checked(self):
         program = build("bulk2.so", RANKS=2, BATCH=8, BULK=20000)
         folder = path("kept-shards")

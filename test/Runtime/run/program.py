@@ -161,8 +161,7 @@ class Program(ToyTest):
 
     def test_hyperparameters(self):
         program = build("toy.so")
-        self.refused("the program has no hyperparameter 'momentum'; it has: lr",
-                     program, "--set", "momentum=1")  # fmt: skip
+        self.refused("no hyperparameter 'momentum'; there are: lr", program, "--set", "momentum=1")
 
     def test_no_weights(self):
         self.fails("the program has parameters: --weights FILE", build("toy.so"), "--data", self.data)

@@ -73,6 +73,7 @@ class Session(ToyTest):
     def test_files_of_two_ranks(self):
         self.case("files-of-two", self.two)
         self.case("files-of-two", build("bulk.so", RANKS=2, BATCH=8, BULK=20000), "sharded")
+        self.case("files-of-two", build("parts.so", RANKS=2, BATCH=8, BULK=50000), "sharded")
 
     def test_events(self):
         self.case("events", self.plain)

@@ -43,6 +43,11 @@ static void testAlone(void) {
   const char *names[] = {"fly"};
   FAILS(MPRT_NOT_FOUND, "no function 'fly'", mpcomm_program_select, program,
         names, 1);
+  FAILS(MPRT_INVALID_ARGUMENT, "functions is null, but count is 1",
+        mpcomm_program_select, program, NULL, 1);
+  names[0] = NULL;
+  FAILS(MPRT_INVALID_ARGUMENT, "name of a function is null",
+        mpcomm_program_select, program, names, 1);
   names[0] = "train_step";
   OK(mpcomm_program_select, program, names, 1);
 

@@ -192,7 +192,12 @@ static void testBatch(void) {
   STEP_FAILS(MPRT_INVALID_ARGUMENT, "77 is no mprt_dtype", 3);
   a[1] = kept;
   a[1].data = NULL;
-  STEP_FAILS(MPRT_INVALID_ARGUMENT, "data is null", 3);
+  STEP_FAILS(MPRT_INVALID_ARGUMENT,
+             "array 'y': its data is null, expected 8 values", 3);
+  a[1] = kept;
+  a[1].shape = NULL;
+  STEP_FAILS(MPRT_INVALID_ARGUMENT,
+             "array 'y': its shape is null, expected 1 size", 3);
   a[1] = kept;
   a[1].ndim = 1000;
   STEP_FAILS(MPRT_INVALID_ARGUMENT, "1000 dimensions", 3);
@@ -201,8 +206,14 @@ static void testBatch(void) {
   STEP_FAILS(MPRT_INVALID_ARGUMENT,
              "'label', element 5: 2, expected a value in [0, 2)", 3);
   samples.label[5] = 0;
-  FAILS(MPRT_INVALID_ARGUMENT, "at null", mpcomm_session_step, session, NULL, 3,
-        NULL, NULL);
+  FAILS(MPRT_INVALID_ARGUMENT, "batch is null, but count is 3",
+        mpcomm_session_step, session, NULL, 3, NULL, NULL);
+  FAILS(MPRT_INVALID_ARGUMENT, "batch is null, but count is 3",
+        mpcomm_session_evaluate, session, NULL, NULL, 3, NULL);
+  mpcomm_step_options none = {.struct_size = sizeof(none), .next_count = 3};
+  FAILS(MPRT_INVALID_ARGUMENT,
+        "options.next is null, but options.next_count is 3",
+        mpcomm_session_step, session, a, 3, &none, NULL);
   /* None of it was a step, and the session goes on. */
   mpcomm_result result = step(session, &samples);
   CHECK(result.step == 1);
@@ -480,6 +491,44 @@ static void testSwitch(void) {
   OK(mpcomm_session_close, session);
 }
 
+/* What has elements is somewhere; what has none need not be. */
+static void testNullRanges(mpcomm_session *session) {
+#define NULL_FAILS(text, ...) FAILS(MPRT_INVALID_ARGUMENT, text, __VA_ARGS__)
+  uint32_t count = 9;
+  char byte = 0;
+  NULL_FAILS("all is null", mpcomm_session_gather, session, &byte, NULL, 1);
+  OK(mpcomm_session_gather, session, NULL, NULL, 0);
+  NULL_FAILS("data is null, expected room for the 16 bytes of tensor 'w'",
+             mpcomm_session_read, session, "w", NULL, 16);
+  NULL_FAILS("data is null, expected room for the 16 bytes of tensor 'w'",
+             mpcomm_session_read_global, session, "w", NULL, 16);
+  mpcomm_array array = {.name = "w", .dtype = MPRT_F32, .ndim = 1};
+  NULL_FAILS("array 'w': its shape is null, expected 1 size",
+             mpcomm_session_write, session, &array);
+  const int64_t shape = DIM;
+  array.shape = &shape;
+  NULL_FAILS("array 'w': its data is null, expected 4 values",
+             mpcomm_session_write, session, &array);
+  NULL_FAILS("events is null, but capacity is 2", mpcomm_session_events,
+             session, NULL, 2, &count, NULL);
+  NULL_FAILS("taken is null", mpcomm_session_events, session, NULL, 0, NULL,
+             NULL);
+  OK(mpcomm_session_events, session, NULL, 0, &count, NULL);
+  NULL_FAILS("events is null, but capacity is 2", mpcomm_session_trace, session,
+             NULL, 2, &count, NULL);
+  NULL_FAILS("entries is null, but capacity is 2", mpcomm_session_flight,
+             session, NULL, 2, &count);
+  mpcomm_save_options options = {.struct_size = sizeof(options),
+                                 .metadata_count = 1};
+  NULL_FAILS("options.metadata is null, but options.metadata_count is 1",
+             mpcomm_session_save, session, "none", &options);
+  mpcomm_text text = {"key", NULL};
+  options.metadata = &text;
+  NULL_FAILS("metadata, entry 0: its key or its value is null",
+             mpcomm_session_save, session, "none", &options);
+  CHECK(!exists("none"));
+}
+
 static void testErrors(void) {
   mpcomm_session *session = NULL;
   mpcomm_session_options options = {.struct_size = sizeof(options)};
@@ -537,6 +586,7 @@ static void testErrors(void) {
         (writeWeights(session), mpcomm_session_read), session, "w", &all, 3);
   FAILS(MPRT_NOT_FOUND, "no tensor 'v'", mpcomm_session_read, session, "v",
         &all, 1);
+  testNullRanges(session);
   OK(mpcomm_session_abort, session, "enough");
   FAILS(MPRT_PEER_FAILED, "enough", mpcomm_session_step, session, NULL, 0, NULL,
         NULL);
@@ -669,6 +719,8 @@ static void testDeathOf(uint32_t dead) {
   mpcomm_ranks *ranks = NULL;
   if (!second)
     OK(mpcomm_ranks_create, 2, &ranks);
+  int stepped[2];
+  CHECK(!pipe(stepped));
   pid_t child = fork();
   mpcomm_session_options options = {.struct_size = sizeof(options),
                                     .rank = child == 0 ? dead : 1 - dead,
@@ -683,8 +735,16 @@ static void testDeathOf(uint32_t dead) {
   Samples samples;
   makeSamples(&samples, 8, 0);
   step(session, &samples);
-  if (child == 0)
-    _exit(0);
+  char byte = 0;
+  if (child == 0) {
+    /* That it is gone may be known before what it has sent, and the other's
+     * first step is to succeed. */
+    close(stepped[1]);
+    _exit(read(stepped[0], &byte, 1) != 1);
+  }
+  CHECK(write(stepped[1], &byte, 1) == 1);
+  close(stepped[0]);
+  close(stepped[1]);
   mpcomm_error error = {0};
   CHECK(mpcomm_session_step(session, samples.arrays, 3, NULL, NULL, &error) ==
         MPRT_PEER_FAILED);

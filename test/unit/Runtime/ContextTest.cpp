@@ -16,6 +16,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -209,6 +210,98 @@ TEST(ContextTest, NamesTheProductThatFails) {
   EXPECT_STREQ(mprt_message_of(alone.context->handle()),
                "mprt_gemm \"logits\" at model.py:12 on rank 0: a size is "
                "negative");
+}
+
+TEST(ContextTest, WhatHasElementsIsNotNull) {
+  float values[4] = {};
+  void *args[] = {values};
+  auto messageOf = [](auto call) {
+    Alone alone;
+    mprt_context *context = alone.context->handle();
+    call(context);
+    return std::string(mprt_message_of(context));
+  };
+  auto endsWith = [](const std::string &message, const std::string &end) {
+    EXPECT_TRUE(message.ends_with(end)) << message;
+  };
+  mprt_gemm_desc product = {};
+  product.m = product.n = product.k = 2;
+  product.strides_a[0] = product.strides_b[0] = product.strides_c[0] = 2;
+  product.strides_a[1] = product.strides_b[1] = product.strides_c[1] = 1;
+  void *const operands[] = {nullptr, values};
+  for (int i = 0; i < 3; ++i)
+    endsWith(messageOf([&](mprt_context *context) {
+               mprt_gemm(context, 0, &product, operands[i != 0],
+                         operands[i != 1], operands[i != 2]);
+             }),
+             std::string("operand ") + "abc"[i] + " is null");
+  product.k = 0; // c becomes zero
+  EXPECT_EQ(messageOf([&](mprt_context *context) {
+              mprt_gemm(context, 0, &product, nullptr, nullptr, values);
+            }),
+            "");
+  mprt_window_desc pool = {};
+  pool.kind = MPRT_MAX_POOL;
+  for (int64_t *sizes : {pool.input, pool.output})
+    std::fill_n(sizes, 4, 1);
+  for (int64_t *sizes : {pool.window, pool.strides, pool.dilation})
+    std::fill_n(sizes, 2, 1);
+  for (int i : {0, 2})
+    endsWith(messageOf([&](mprt_context *context) {
+               mprt_pool(context, 0, &pool, operands[i != 0], nullptr,
+                         operands[i != 2]);
+             }),
+             std::string("operand ") + "abc"[i] + " is null");
+  pool.input[0] = pool.output[0] = 0;
+  EXPECT_EQ(messageOf([&](mprt_context *context) {
+              mprt_pool(context, 0, &pool, nullptr, nullptr, nullptr);
+            }),
+            "");
+  mprt_kernel kernel = {};
+  kernel.operands = 1;
+  endsWith(messageOf([&](mprt_context *context) {
+             mprt_launch(context, 0, &kernel, nullptr);
+           }),
+           "args is null, expected pointers to 1 operands");
+  product.k = 2;
+  mprt_epilogue epilogue = {};
+  epilogue.kind = MPRT_BIAS;
+  epilogue.count = 1;
+  const mprt_kernel *kernels[] = {nullptr};
+  auto runEpilogue = [&](void *const *pointers) {
+    return messageOf([&](mprt_context *context) {
+      mprt_gemm_epilogue(context, 0, &product, values, values, values,
+                         &epilogue, pointers);
+    });
+  };
+  endsWith(runEpilogue(args), "kernels is null, expected 1 of an epilogue");
+  epilogue.kernels = kernels;
+  endsWith(runEpilogue(args), "kernel 0 of an epilogue is null");
+  kernels[0] = &kernel;
+  endsWith(runEpilogue(nullptr),
+           "args is null, expected pointers to 1 operands");
+  endsWith(messageOf([&](mprt_context *context) {
+             mprt_copy(context, 0, nullptr, values, 4);
+           }),
+           "dst is null");
+  endsWith(messageOf([&](mprt_context *context) {
+             mprt_copy(context, 0, values, nullptr, 4);
+           }),
+           "src is null");
+  endsWith(messageOf([&](mprt_context *context) {
+             mprt_zero(context, 0, nullptr, 4);
+           }),
+           "dst is null");
+  endsWith(messageOf([&](mprt_context *context) {
+             EXPECT_EQ(mprt_constant(context, nullptr, 4), nullptr);
+           }),
+           "host is null");
+  EXPECT_EQ(messageOf([&](mprt_context *context) {
+              mprt_copy(context, 0, nullptr, nullptr, 0);
+              mprt_zero(context, 0, nullptr, 0);
+              mprt_constant(context, nullptr, 0);
+            }),
+            "");
 }
 
 TEST(ContextTest, TakesConvolutionsAndPoolsByTheirOwnCalls) {

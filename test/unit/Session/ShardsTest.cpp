@@ -1,4 +1,4 @@
-//===- ShardsTest.cpp - who writes what of a checkpoint -------------------===//
+//===- ShardsTest.cpp - files of state with shards ------------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,69 +14,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <random>
 
 using namespace mprt;
 
 namespace fs = std::filesystem;
 
 namespace {
-
-SharedTensor tensorOf(int64_t elements, std::vector<uint64_t> holders) {
-  SharedTensor tensor;
-  tensor.name = "t";
-  tensor.shape = {elements};
-  tensor.holders = std::move(holders);
-  return tensor;
-}
-
-TEST(AssignWritersTest, SmallTensorsStayWithTheirOwner) {
-  std::vector<SharedTensor> tensors = {tensorOf(16383, {0, 1, 2}),
-                                       tensorOf(3, {1, 2}), tensorOf(0, {2})};
-  assignWriters(tensors);
-  EXPECT_EQ(tensors[0].writer, 0u);
-  EXPECT_EQ(tensors[1].writer, 1u);
-  EXPECT_EQ(tensors[2].writer, 2u);
-}
-
-TEST(AssignWritersTest, WhatRanksReplicateIsShared) {
-  // Of N ranks that hold everything, none writes more than a fair share and the
-  // largest tensor: the one that is given a tensor has at most the average.
-  std::mt19937 random(7);
-  for (int round = 0; round < 50; ++round) {
-    uint64_t ranks = 1 + random() % 8, total = 0, largest = 0;
-    std::vector<uint64_t> all(ranks);
-    for (uint64_t rank = 0; rank < ranks; ++rank)
-      all[rank] = rank;
-    std::vector<SharedTensor> tensors;
-    for (int i = 0; i < 40; ++i) {
-      uint64_t elements = 16384 + random() % 100000;
-      tensors.push_back(tensorOf(int64_t(elements), all));
-      total += 4 * elements;
-      largest = std::max(largest, 4 * elements);
-    }
-    assignWriters(tensors);
-    std::map<uint64_t, uint64_t> load;
-    for (const SharedTensor &tensor : tensors)
-      load[tensor.writer] += 4 * uint64_t(tensor.shape[0]);
-    for (auto [rank, bytes] : load)
-      EXPECT_LE(bytes, total / ranks + largest) << "round " << round;
-    EXPECT_EQ(load.size(), ranks);
-  }
-}
-
-TEST(AssignWritersTest, OnlyHoldersWrite) {
-  std::vector<SharedTensor> tensors;
-  for (int i = 0; i < 6; ++i)
-    tensors.push_back(tensorOf(20000, {1, 3}));
-  assignWriters(tensors);
-  int byThree = 0;
-  for (const SharedTensor &tensor : tensors) {
-    EXPECT_TRUE(tensor.writer == 1 || tensor.writer == 3);
-    byThree += tensor.writer == 3;
-  }
-  EXPECT_EQ(byThree, 3);
-}
 
 TEST(CopyMemoryTest, Stays) {
   CopyMemory memory;

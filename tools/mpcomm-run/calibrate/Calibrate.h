@@ -27,12 +27,6 @@
 #include <string>
 #include <vector>
 
-namespace mprt {
-/// The place of a session in its world. What is measured here is below
-/// sessions: devices and communicators without a program.
-Rank &rankOf(mpcomm_session *session);
-} // namespace mprt
-
 namespace mpcomm::run {
 
 struct MeasuredKind {

@@ -14,6 +14,7 @@
 #include "launch/Run.h"
 
 #include "calibrate/Calibrate.h"
+#include "comm/Registry.h"
 #include "data/Files.h"
 #include "data/WorkFolder.h"
 #include "launch/Agreement.h"
@@ -151,7 +152,7 @@ void giveUp(void *launcher, const mpcomm_error *error) {
   const auto &by =
       *static_cast<const std::optional<mpcomm_launcher> *>(launcher);
   std::string message = error->message;
-  if (!message.starts_with("rank "))
+  if (error->rank < 0) // MPI has not said yet which it is
     message = "rank " + (by ? std::to_string(by->rank) : "?") + ": " + message;
   printError(message);
 }
@@ -301,7 +302,7 @@ bool mpcomm::run::startsRanks(const RunOptions &options,
 }
 
 int mpcomm::run::runHere(const RunOptions &options, const Fault &fault) {
-  constexpr uint64_t most = 1024; // mpcomm_ranks_create
+  uint64_t most = findBackend("shm")->mostLocalRanks;
   if (options.ranks.value_or(1) > most && options.comm != "gloo")
     return reportAndFail("--np " + std::to_string(*options.ranks) +
                          ": shared memory joins at most " +

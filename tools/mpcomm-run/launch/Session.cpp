@@ -11,7 +11,6 @@
 
 #include "launch/Session.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -52,17 +51,6 @@ const char *RunSession::backend() const {
   auto now = sized<mpcomm_session_info>();
   (void)(*this)(mpcomm_session_describe, &now);
   return now.backend ? now.backend : "";
-}
-
-Error RunSession::agree(const Error &mine) const {
-  uint8_t failed = mine.failed();
-  std::vector<uint8_t> all(size());
-  if (Error error = gather(&failed, all.data(), 1))
-    return mine ? mine : error;
-  size_t first = std::find(all.begin(), all.end(), 1) - all.begin();
-  if (first == all.size() || first == index())
-    return mine;
-  return mine ? mine.reportedElsewhere() : Error::elsewhereOn(first);
 }
 
 Error RunSession::exchange(

@@ -16,6 +16,7 @@
 
 #include "data/Runtime.h"
 #include "files/Manifest.h"
+#include "session/Rank.h"
 
 #include "mpcomm/Runtime/Session.h"
 
@@ -92,9 +93,13 @@ public:
   Error gather(const void *mine, void *all, uint64_t bytes) const {
     return (*this)(mpcomm_session_gather, mine, all, bytes);
   }
-  /// Succeeds where all ranks came with a success. Otherwise the first that
-  /// came with a failure gets it back; elsewhere it is reported.
-  Error agree(const Error &mine) const;
+  /// As ranks of the library do.
+  Error agree(const Error &mine) const {
+    return mprt::agree(index(), size(), mine,
+                       [this](const void *own, void *all, uint64_t bytes) {
+                         return gather(own, all, bytes);
+                       });
+  }
   /// Rounds in which each rank gives a block of bytes, until all blocks of one
   /// are empty. `next` fills a block and returns how much of it; `take` is
   /// given what a rank gave.

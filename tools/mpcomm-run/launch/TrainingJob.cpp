@@ -15,12 +15,11 @@
 
 #include "data/Files.h"
 #include "data/Sampler.h"
+#include "files/Hyperparameters.h"
 #include "files/OutputFile.h"
 #include "train/Resume.h"
 
 #include <algorithm>
-#include <cmath>
-#include <set>
 #include <sstream>
 
 using namespace mpcomm::run;
@@ -71,51 +70,36 @@ std::vector<const ManifestFunction *> functionsOf(const TrainingJob &job) {
   return functions;
 }
 
-/// Every hyperparameter has a value, and every value given is used.
+/// Every hyperparameter has a value, and every value given is one of the
+/// program's, and fits its type.
 Error checkHyperparameters(TrainingJob &job) {
-  std::map<std::string, bool> known; // name: has a default
+  const RunOptions &options = job.options;
+  std::vector<const ManifestArgument *> known;
+  std::map<std::string, bool> hasDefault;
   for (const ManifestFunction *function : functionsOf(job))
     for (const ManifestArgument &argument : function->arguments)
-      if (argument.role == Role::Hyperparameter)
-        known[argument.name] |= argument.defaultValue.has_value();
-  std::string names;
-  for (const auto &[name, hasDefault] : known)
-    names += (names.empty() ? "" : ", ") + printable(name);
-  auto unknown = [&](const std::string &name) {
-    return fail("the program has no hyperparameter '", printable(name),
-                "'; it has: ", names.empty() ? "none" : names);
-  };
-  for (const auto &[name, value] : job.options.hyperparameters)
-    if (!known.count(name))
-      return unknown(name);
-  bool shapesLr = job.options.lr || job.options.lrWarmup.value_or(0) ||
-                  job.options.lrSchedule.value_or(DecayKind::Constant) !=
-                      DecayKind::Constant;
-  if (!job.trainers.empty() && shapesLr && !known.count("lr"))
-    return unknown("lr");
-  for (const auto &[name, hasDefault] : known)
-    if (!hasDefault && !job.options.hyperparameters.count(name) &&
-        !(name == "lr" && job.options.lr))
+      if (argument.role == Role::Hyperparameter) {
+        known.push_back(&argument);
+        hasDefault[argument.name] |= argument.defaultValue.has_value();
+      }
+  std::map<std::string, double> given = options.hyperparameters;
+  // What is only evaluated needs none.
+  bool trains = !job.trainers.empty();
+  if (options.lr && (trains || hasDefault.count("lr")))
+    given["lr"] = *options.lr;
+  for (const auto &[name, value] : given)
+    if (Error error = checkHyperparameter(known, name, value))
+      return error;
+  bool shapesLr =
+      options.lrWarmup.value_or(0) ||
+      options.lrSchedule.value_or(DecayKind::Constant) != DecayKind::Constant;
+  if (trains && shapesLr)
+    if (Error error = checkHyperparameter(known, "lr", 0))
+      return error;
+  for (const auto &[name, has] : hasDefault)
+    if (!has && !given.count(name))
       return fail("hyperparameter '", printable(name),
                   "' has no default; --set ", printable(name), "=X gives one");
-  return {};
-}
-
-/// The program's type for each hyperparameter has its value.
-Error checkRange(const TrainingJob &job) {
-  for (const ManifestFunction *function : functionsOf(job))
-    for (const ManifestArgument &argument : function->arguments) {
-      if (argument.role != Role::Hyperparameter)
-        continue;
-      double value = argument.name == "lr" ? job.learningRate.base
-                                           : job.hyperparameter(argument, 0);
-      if (argument.name == "lr" && value < 0)
-        return fail("the learning rate is ", value,
-                    ", expected a number of at least 0");
-      std::string what = "hyperparameter '" + printable(argument.name) + "'";
-      if (Error error = checkStorable(what, argument.type, value))
-        return error;
-    }
   return {};
 }
 
@@ -296,7 +280,7 @@ Error planSteps(TrainingJob &job) {
   return {};
 }
 
-void planLearningRate(TrainingJob &job) {
+Error planLearningRate(TrainingJob &job) {
   job.learningRate.kind = job.options.lrSchedule.value_or(DecayKind::Constant);
   job.learningRate.warmup = job.options.lrWarmup.value_or(0);
   job.learningRate.total = job.lastStep;
@@ -314,6 +298,10 @@ void planLearningRate(TrainingJob &job) {
                            ": its learning rate was to fall until step " +
                            std::to_string(*job.resumed->lrTotal) +
                            ", now until step " + std::to_string(job.lastStep));
+  if (lr && job.learningRate.base < 0)
+    return fail("the learning rate is ", job.learningRate.base,
+                ", expected a number of at least 0");
+  return {};
 }
 
 /// What of the data no epoch has; empty where there is nothing.
@@ -413,11 +401,9 @@ mpcomm::run::prepareJob(const RunOptions &options,
   if (Error error = chooseFunctions(job))
     return error;
   for (Error (*check)(TrainingJob &) :
-       {checkState, adoptCheckpoint, checkHyperparameters, openData, planSteps})
+       {checkState, adoptCheckpoint, checkHyperparameters, openData, planSteps,
+        planLearningRate})
     if (Error error = check(job))
       return error;
-  planLearningRate(job);
-  if (Error error = checkRange(job))
-    return error;
   return job;
 }

@@ -75,8 +75,8 @@ def shards_of(metadata):
     return [text.rsplit(" ", 1)[0] for key, text in metadata.items() if key.startswith("mpcomm.shard.")]
 
 
-def read_tensors(name):
-    """(name -> list of values, metadata), with the shards of a checkpoint"""
+def read_file(name):
+    """(name -> list of values, metadata) of one file"""
     with open(path(name), "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         header, data = json.loads(file.read(length)), file.read()
@@ -87,9 +87,19 @@ def read_tensors(name):
         kind = FORMATS[entry["dtype"]]
         count = (end - begin) // struct.calcsize(kind)
         values[key] = list(struct.unpack("<%d%s" % (count, kind), data[begin:end]))
-    for shard in shards_of(metadata):
-        values.update(read_tensors(os.path.join(os.path.dirname(os.path.realpath(path(name))), shard))[0])
     return values, metadata
+
+
+def read_tensors(name):
+    """The same with the shards of a checkpoint, tensors put together of their parts"""
+    values, metadata = read_file(name)
+    folder, parts = os.path.dirname(os.path.realpath(path(name))), {}
+    files = [(values, metadata), *(read_file(os.path.join(folder, shard)) for shard in shards_of(metadata))]
+    for values, own in files:
+        for key, part in values.items():
+            first = int(own.get("mpcomm.part." + key, "0").split()[0])
+            parts.setdefault(key, []).append((first, part))
+    return {key: [value for _, part in sorted(parts[key]) for value in part] for key in parts}, metadata
 
 
 class Samples:

@@ -20,6 +20,12 @@
 
 namespace mpcomm {
 
+/// Unit attribute of an mpcomm.reshard, and of its all_gather: gathers for the
+/// backward pass what another one gathers for the forward pass. It is no
+/// duplicate of that one: the whole is not kept in between.
+inline constexpr llvm::StringLiteral kGatheredAgainAttr =
+    "mpcomm.gathered_again";
+
 /// Ranks along `axes`, a list of #mpcomm.axis; a failure with a `reason` where
 /// the mesh lacks one of them, or a sub-axis does not divide its axis.
 llvm::FailureOr<int64_t> countRanks(mlir::ArrayAttr axes, MeshOp mesh,

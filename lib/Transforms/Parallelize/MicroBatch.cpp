@@ -60,6 +60,15 @@ Value MicroBatchSum::combine(OpBuilder &builder, Value total,
 // What a micro-batch is
 //===----------------------------------------------------------------------===//
 
+/// Whether `value`, maybe narrowed, is a sum of several.
+static bool isAddedUp(Value value) {
+  Operation *def = value.getDefiningOp();
+  while (def && def->getNumOperands() == 1 &&
+         OpTrait::hasElementwiseMappableTraits(def))
+    def = def->getOperand(0).getDefiningOp();
+  return isa_and_present<arith::AddFOp>(def);
+}
+
 /// Whether all that `op` makes is of the micro-batch: gathers of what its ops
 /// read, and reductions to parts, of which there are sums.
 static bool isInMicroBatch(CollectiveOpInterface op, bool hasStages) {
@@ -69,9 +78,7 @@ static bool isInMicroBatch(CollectiveOpInterface op, bool hasStages) {
   case CollectiveKind::AllToAll:
     return true;
   case CollectiveKind::AllReduce:
-    if (hasStages && llvm::any_of(op->getOperands(), [](Value operand) {
-          return operand.getDefiningOp<arith::AddFOp>();
-        }))
+    if (hasStages && llvm::any_of(op->getOperands(), isAddedUp))
       return false;
     return !op->use_empty() &&
            llvm::all_of(op->getUsers(), [](Operation *user) {

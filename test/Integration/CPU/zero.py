@@ -86,8 +86,9 @@ def equal(case):
         if zero == 0:
             wanted = losses
             continue
-        # Where gradients are added up, they are rounded at other places of a kernel.
-        exact = not clip and micro == 1
+        # Where gradients are added up, they are rounded at other places of a kernel; so are weights that are
+        # gathered before they are encoded in 8 bits.
+        exact = not clip and micro == 1 and not (zero == 3 and precision == "fp8")
         name = "zero=%d %s" % (zero, case[:-1])
         worst = compare(name, wanted, losses, exact=exact)
         if exact:

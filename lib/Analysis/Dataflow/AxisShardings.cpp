@@ -379,9 +379,8 @@ bool AxisShardings::visit(Operation *op) {
     return mark(slice.getResult(), slice.getAxes().size() == 1
                                        ? AxisSharding::split(slice.getDim())
                                        : AxisSharding::local());
-  if (auto reshard = dyn_cast<ReshardOp>(op))
-    return mark(reshard.getResult(),
-                getAxisSharding(reshard.getSharding(), axis.getValue()));
+  if (ShardingAttr target = getReshardTarget(op))
+    return markResults(op, getAxisSharding(target, axis.getValue()));
   if (FunctionOpInterface callee = getCallee(op); callee && callee != function)
     return visitCall(op, callee);
   bool operandVaries = anyVaries(op->getOperands());

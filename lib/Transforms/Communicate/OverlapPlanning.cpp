@@ -127,11 +127,12 @@ void OverlapGraphBuilder::addDependencies() {
 /// The first op that takes time for what the collective of `op` makes; -1 if
 /// there is none.
 int OverlapGraphBuilder::getFirstReader(int op) const {
-  Operation *made = ops[op];
-  if (auto async = dyn_cast<AsyncOp>(made))
-    made = *async.getFuture().user_begin();
+  size_t made = op; // or its await
+  for (size_t i = made + 1; i < ops.size(); ++i)
+    if (collectiveOf[i] == collectiveOf[op])
+      made = i;
   int first = -1;
-  SmallVector<Operation *> worklist{made};
+  SmallVector<Operation *> worklist{ops[made]};
   while (!worklist.empty())
     for (Operation *user : worklist.pop_back_val()->getUsers()) {
       Operation *here = graph.block->findAncestorOpInBlock(*user);

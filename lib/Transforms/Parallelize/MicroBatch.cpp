@@ -23,9 +23,8 @@ ShardingAttr MicroBatchSum::getSharding() const {
   while (def && def->getNumOperands() > 0 &&
          OpTrait::hasElementwiseMappableTraits(def))
     def = def->getOperand(0).getDefiningOp();
-  auto reshard = dyn_cast_if_present<ReshardOp>(def);
-  return reshard && reshard.getSharding().isSharded() ? reshard.getSharding()
-                                                      : ShardingAttr();
+  ShardingAttr target = getReshardTarget(def);
+  return target && target.isSharded() ? target : ShardingAttr();
 }
 
 RankedTensorType MicroBatchSum::getTotalType() const {
@@ -82,8 +81,8 @@ static bool isInMicroBatch(CollectiveOpInterface op, bool hasStages) {
       return false;
     return !op->use_empty() &&
            llvm::all_of(op->getUsers(), [](Operation *user) {
-             auto reshard = dyn_cast<ReshardOp>(user);
-             return reshard && reshard.getSharding().isSharded();
+             ShardingAttr target = getReshardTarget(user);
+             return target && target.isSharded();
            });
   default:
     return false;

@@ -54,8 +54,8 @@ private:
   Value reduceOverRanks(Value value, Reduction reduction);
   void splitArguments();
   Operation *createTwin(Operation *op, ValueRange operands);
-  void emitReshard(ReshardOp op);
-  void emitCall(func::CallOp op);
+  void emitReshard(Operation *op);
+  void emitCall(CallOpInterface op);
   void emitElementwise(Operation *op);
   void emitPerGradient(Operation *op);
   void emitNorm(ClipByGlobalNormOp op, ArrayRef<Value> gradients);
@@ -238,20 +238,20 @@ Operation *Localizer::createTwin(Operation *op, ValueRange operands) {
 }
 
 /// What is gathered twice on purpose stays apart by the attributes.
-void Localizer::emitReshard(ReshardOp op) {
-  Value input = op.getInput();
+void Localizer::emitReshard(Operation *op) {
+  Value input = op->getOperand(0), result = op->getResult(0);
   builder.setInsertionPoint(op);
-  if (isPart(op.getResult()))
-    parts[op.getResult()] = getPart(input);
+  if (isPart(result))
+    parts[result] = getPart(input);
   else if (isPart(input))
-    wholes[op.getResult()] =
+    wholes[result] =
         gather(getPart(input), input, op->getDiscardableAttrDictionary());
   else
-    wholes[op.getResult()] = wholes.lookup(input) ? wholes[input] : input;
+    wholes[result] = wholes.lookup(input) ? wholes[input] : input;
 }
 
 /// The callee says which arguments and results it has in parts.
-void Localizer::emitCall(func::CallOp op) {
+void Localizer::emitCall(CallOpInterface op) {
   SmallVector<Value> operands;
   for (OpOperand &use : op->getOpOperands()) {
     Value value = use.get(), whole = wholes.lookup(value);
@@ -264,8 +264,8 @@ void Localizer::emitCall(func::CallOp op) {
   for (Value result : op->getResults())
     types.push_back(isPart(result) ? typeOfPart(result) : result.getType());
   builder.setInsertionPoint(op);
-  auto made = func::CallOp::create(builder, op.getLoc(), op.getCallee(), types,
-                                   operands);
+  auto made = func::CallOp::create(builder, op.getLoc(),
+                                   getCallee(op).getName(), types, operands);
   made->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   for (auto [result, value] : llvm::zip(op->getResults(), made->getResults()))
     (isPart(result) ? parts : wholes)[result] = value;
@@ -395,9 +395,9 @@ void Localizer::run() {
       order.push_back(&op);
   for (Operation *op : order) {
     reader = op;
-    if (auto reshard = dyn_cast<ReshardOp>(op))
-      emitReshard(reshard);
-    else if (auto call = dyn_cast<func::CallOp>(op))
+    if (getReshardTarget(op))
+      emitReshard(op);
+    else if (auto call = dyn_cast<CallOpInterface>(op))
       emitCall(call);
     else if (getFlatKind(op) == FlatKind::Elementwise)
       emitElementwise(op);

@@ -76,9 +76,8 @@ FailureOr<FlatSharding> FlatSharding::get(func::FuncOp function) {
 // What works on parts
 //===----------------------------------------------------------------------===//
 
-func::FuncOp mpcomm::getCallee(func::CallOp call) {
-  auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
-      call, call.getCalleeAttr());
+func::FuncOp mpcomm::getCallee(CallOpInterface call) {
+  auto callee = dyn_cast_if_present<func::FuncOp>(call.resolveCallable());
   return callee && !callee.isExternal() ? callee : func::FuncOp();
 }
 
@@ -89,10 +88,10 @@ bool Parts::isReadBy(OpOperand &use) const {
     return getResultSharding(function, index) != nullptr;
   if (!ops.contains(user))
     return false;
-  if (auto call = dyn_cast<func::CallOp>(user))
+  if (auto call = dyn_cast<CallOpInterface>(user))
     return getArgumentSharding(getCallee(call), index) != nullptr;
-  if (auto reshard = dyn_cast<ReshardOp>(user))
-    return values.contains(use.get()) || reshard.getSharding().isFlat();
+  if (ShardingAttr target = getReshardTarget(user))
+    return values.contains(use.get()) || target.isFlat();
   if (!isSplitIn(user, use.get()))
     return false;
   if (getFlatKind(user) == FlatKind::Elementwise)
@@ -124,7 +123,7 @@ bool Parts::markResults(Operation *op) {
   return changed;
 }
 
-void Parts::markCall(func::CallOp call) {
+void Parts::markCall(CallOpInterface call) {
   func::FuncOp callee = getCallee(call);
   if (!callee)
     return;
@@ -139,12 +138,12 @@ void Parts::markCall(func::CallOp call) {
 }
 
 void Parts::markForward(Operation &op) {
-  if (auto call = dyn_cast<func::CallOp>(op))
+  if (auto call = dyn_cast<CallOpInterface>(op))
     return markCall(call);
-  if (auto reshard = dyn_cast<ReshardOp>(op)) {
+  if (ShardingAttr target = getReshardTarget(&op)) {
     ops.insert(&op);
-    if (reshard.getSharding().isFlat())
-      values.insert(reshard.getResult());
+    if (target.isFlat())
+      values.insert(op.getResult(0));
     return;
   }
   FlatKind kind = getFlatKind(&op);

@@ -51,7 +51,7 @@ public:
 private:
   bool isSplittable(mlir::Operation *op, mlir::Value value) const;
   bool markResults(mlir::Operation *op);
-  void markCall(mlir::func::CallOp call);
+  void markCall(mlir::CallOpInterface call);
   void markForward(mlir::Operation &op);
   void markBackward(mlir::Operation &op);
 
@@ -64,7 +64,7 @@ private:
 };
 
 /// The function that `call` calls; null where it has no body here.
-mlir::func::FuncOp getCallee(mlir::func::CallOp call);
+mlir::func::FuncOp getCallee(mlir::CallOpInterface call);
 
 } // namespace mpcomm
 

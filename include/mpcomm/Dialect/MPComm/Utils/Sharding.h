@@ -45,6 +45,9 @@ ShardingAttr getArgumentSharding(mlir::FunctionOpInterface function,
 ShardingAttr getResultSharding(mlir::FunctionOpInterface function,
                                unsigned index);
 
+/// What `op` reshards its operand to; null where it is no mpcomm.reshard.
+ShardingAttr getReshardTarget(mlir::Operation *op);
+
 /// The type of the whole: `mpcomm.global_type`, or that of the argument.
 mlir::Type getGlobalArgumentType(mlir::FunctionOpInterface function,
                                  unsigned index);

@@ -228,9 +228,9 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
              "what pays";
     return failure();
   }
-  if (zero < 0 || zero > 1) {
+  if (zero < 0 || zero > 3) {
     reason = "cannot split state as zero=" + std::to_string(zero) +
-             ": expected 0 or 1";
+             ": expected 0 to 3";
     return failure();
   }
   if (microBatches < 1) {
@@ -329,6 +329,15 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   if (options.batchNorm == BatchNormStatistics::Sync)
     addProved(passes, createSyncBatchNormPass());
   passes.addPass(createVerifyRankProgramsPass());
+  // Before the step comes apart: what an update is made of is known there.
+  if (options.zero > 0) {
+    AssignShardingsPassOptions assign;
+    assign.zero = options.zero;
+    passes.addPass(createAssignShardingsPass(assign));
+    InsertReshardsPassOptions reshards;
+    reshards.gradients = options.zero > 1;
+    passes.addPass(createInsertReshardsPass(reshards));
+  }
   // After the reductions, which then run once a step.
   if (isPipeline(options)) {
     int64_t pipelineRanks = options.getPipelineRanks();
@@ -365,14 +374,9 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     addProved(passes, createAccumulateGradientsPass(accumulate));
   }
 
-  // After micro-batches, whose gradients meet once: what an update is made of
-  // is known in each rank's program.
-  if (options.zero > 0) {
-    AssignShardingsPassOptions assign;
-    assign.zero = options.zero;
-    passes.addPass(createAssignShardingsPass(assign));
+  // After micro-batches and stages, which are made of whole types.
+  if (options.zero > 0)
     addProved(passes, createLocalizePass());
-  }
 
   // What need not travel is not worth a bucket.
   SimplifyCollectivesPassOptions simplify;

@@ -47,3 +47,8 @@ OpFoldResult ReshardOp::fold(FoldAdaptor) {
   getInputMutable().assign(before.getInput());
   return getResult();
 }
+
+ShardingAttr mpcomm::getReshardTarget(Operation *op) {
+  auto reshard = dyn_cast_if_present<ReshardOp>(op);
+  return reshard ? reshard.getSharding() : ShardingAttr();
+}

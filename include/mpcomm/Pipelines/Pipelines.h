@@ -156,8 +156,9 @@ struct CompileOptions : public CheckedOptions {
           clEnumValN(Averaging::Before, "before", "before they are sent"))};
   Option<int64_t> zero{
       *this, "zero",
-      llvm::cl::desc("State of the optimizer that data ranks hold: 0: all of "
-                     "it; 1: a part each, as ZeRO 1"),
+      llvm::cl::desc("What data ranks hold a part of, as in ZeRO: 0: nothing; "
+                     "1: state of the optimizer; 2: sums of gradients, too; 3: "
+                     "parameters, too"),
       llvm::cl::init(0)};
   Option<BatchNormStatistics> batchNorm{
       *this, "batch-norm",

@@ -26,13 +26,15 @@ def AssignShardingsPass
     is split flat over the axis, in row-major order and padded, if all that reads
     it in a training step is its update, and this works element by element
     (`OptimizerOpInterface`). So a parameter is split, too, if what the rest of
-    the step reads is a narrow copy of it (`mpcomm.copy_of`). State that has
-    fewer elements than the axis has ranks stays whole.
+    the step reads is a narrow copy of it (`mpcomm.copy_of`). With `zero=2` the
+    same is split. With `zero=3` so are all parameters, trained or not, and
+    their copies. State that has fewer elements than the axis has ranks stays
+    whole.
 
     Assumes: Form 3.
 
     Guarantees: Form 3, with shardings; types are still those of the whole.
-    `mpcomm-localize` has to follow.
+    `mpcomm-insert-reshards` and `mpcomm-localize` have to follow.
 
     Numerics: exact (changes nothing but attributes).
 
@@ -51,8 +53,55 @@ def AssignShardingsPass
   }];
   let options = [
     Option<"zero", "zero", "int64_t", "0",
-           "0: all ranks hold all state; 1: the optimizer's is split">,
+           "0: all ranks hold all state; 1 and 2: the optimizer's is split; 3: "
+           "parameters, too">,
     MPComm_AxisOption
+  ];
+  let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
+def InsertReshardsPass : Pass<"mpcomm-insert-reshards", "::mlir::ModuleOp"> {
+  let summary = "Says where ranks need whole what they have parts of";
+  let description = [{
+    Puts an `mpcomm.reshard` where an op that cannot work on parts reads a state
+    that is split, or what is made of it element by element: it gathers there,
+    for the forward pass (what results that are no state depend on), and with
+    `mpcomm.gathered_again` once more for the rest of the step, so that the
+    whole is not kept in between. Cheap ops of nothing but gathered values
+    (movement, casts) are done for each. One reshard serves both where no op
+    between them reads another gathered tensor, as of the last layer.
+
+    With `gradients`, a reduction whose result is read in parts only is
+    resharded to parts, which says that it is no part of the update phase: each
+    micro-batch reduces its gradient, and the sums over micro-batches are of
+    parts.
+
+    Assumes: Form 3, with shardings of `mpcomm-assign-shardings`.
+
+    Guarantees: Form 3; what reads a split state whole reads a reshard, but for
+    what updates make.
+
+    Numerics: exact.
+
+    Example:
+    ```mlir
+    %y = mpcomm.dot_general %x, %w ...     // forward
+    %dx = mpcomm.dot_general %dy, %w ...   // backward
+    ```
+    becomes, where `%w` is split,
+    ```mlir
+    %w1 = mpcomm.reshard %w to <@mesh, [{}, {} ]> : tensor<64x10xf32>
+    %y = mpcomm.dot_general %x, %w1 ...
+    %w2 = mpcomm.reshard %w to <@mesh, [{}, {} ]> {mpcomm.gathered_again} : tensor<64x10xf32>
+    %dx = mpcomm.dot_general %dy, %w2 ...
+    ```
+
+    Counts (analysis remark `Resharded`, one for each function): tensors that
+    are gathered, that are gathered again, and reductions to parts.
+  }];
+  let options = [
+    Option<"gradients", "gradients", "bool", "false",
+           "Whether each micro-batch reduces its gradients to parts">
   ];
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }

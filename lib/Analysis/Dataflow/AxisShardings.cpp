@@ -321,13 +321,19 @@ static FunctionOpInterface getCallee(Operation *op) {
 
 /// An argument varies if it does in one of the calls; a result of a call if
 /// what the function returns then does. The function is walked anew only where
-/// that can tell more.
+/// that can tell more. What sums start from is split as the callee says.
 bool AxisShardings::visitCall(Operation *call, FunctionOpInterface callee) {
   Block &body = callee.getFunctionBody().front();
   bool changed = followed.insert(callee).second;
   for (auto [operand, argument] :
-       llvm::zip(call->getOperands(), body.getArguments()))
-    changed |= mark(argument, get(operand));
+       llvm::zip(call->getOperands(), body.getArguments())) {
+    AxisSharding held = get(operand);
+    if (held.isReplicated() && isUniform(operand))
+      held =
+          getAxisSharding(getArgumentSharding(callee, argument.getArgNumber()),
+                          axis.getValue());
+    changed |= mark(argument, held);
+  }
   if (changed)
     visitRegion(callee.getFunctionBody());
   for (auto [result, returned] :
@@ -373,6 +379,8 @@ bool AxisShardings::visit(Operation *op) {
     return mark(slice.getResult(), slice.getAxes().size() == 1
                                        ? AxisSharding::split(slice.getDim())
                                        : AxisSharding::local());
+  if (ShardingAttr target = getReshardTarget(op))
+    return markResults(op, getAxisSharding(target, axis.getValue()));
   if (FunctionOpInterface callee = getCallee(op); callee && callee != function)
     return visitCall(op, callee);
   bool operandVaries = anyVaries(op->getOperands());

@@ -26,6 +26,7 @@
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "mpcomm/Dialect/MPRT/IR/GraphAttr.h"
 #include "mpcomm/Runtime/mprt.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace mpcomm {
@@ -40,13 +41,23 @@ using namespace mpcomm;
 
 namespace {
 
-/// Lowers one function.
+/// What the parts of steps communicate.
+struct PartCommunication {
+  /// By function: those of its own and of the parts that it calls.
+  llvm::StringMap<llvm::json::Array> collectives;
+  /// Of all parts, which are in use while a caller's own are, too: they have
+  /// the lower numbers.
+  int64_t events = 0;
+};
+
+/// Lowers one function; those that it calls before it.
 class EntryPoint {
 public:
   EntryPoint(func::FuncOp function, ModuleOp module, SymbolTable &symbols,
-             Descriptors &descriptors, StringRef device)
+             Descriptors &descriptors, PartCommunication &parts,
+             StringRef device)
       : function(function), module(module), symbols(symbols),
-        descriptors(descriptors), device(device),
+        descriptors(descriptors), parts(parts), device(device),
         builder(function.getContext()),
         pointer(LLVM::LLVMPointerType::get(function.getContext())),
         i32(builder.getI32Type()), i64(builder.getI64Type()) {}
@@ -79,6 +90,7 @@ private:
   ModuleOp module;
   SymbolTable &symbols;
   Descriptors &descriptors;
+  PartCommunication &parts;
   StringRef device;
   OpBuilder builder;
   Type pointer, i32, i64;
@@ -317,6 +329,10 @@ LogicalResult EntryPoint::lowerCall(mprt::CallOp op) {
       return failure();
     scratch = *address;
   }
+  if (op.getTrips() && !parts.collectives[op.getCallee()].empty())
+    return op.emitOpError() << "runs @" << op.getCallee()
+                            << " in a loop, expected a part of a step that "
+                               "does not communicate";
   if (op.getTrips())
     return lowerLoop(op, arguments,
                      callee.getArgumentTypes().take_front(arguments.size()),
@@ -468,7 +484,8 @@ LogicalResult EntryPoint::lowerStart(mprt::StartOp op) {
 void EntryPoint::callEvents(ArrayRef<EventCall> calls) {
   for (const EventCall &event : calls)
     call(event.isWait ? "mprt_stream_wait" : "mprt_event_record",
-         {constant(i32, event.stream), constant(i32, event.event)});
+         {constant(i32, event.stream),
+          constant(i32, parts.events + event.event)});
 }
 
 LogicalResult EntryPoint::lower(Operation *op) {
@@ -537,19 +554,14 @@ LogicalResult EntryPoint::run(Manifest &manifest, StreamCallCounter &counter) {
       return function.emitOpError() << "expects buffers, got " << type;
   Location loc = function.getLoc();
   std::string entry = entryName(function.getSymName());
-  // A call that came first has declared it.
-  auto lowered = symbols.lookup<LLVM::LLVMFuncOp>(entry);
-  if (symbols.lookup(entry) &&
-      !(function.isPrivate() && lowered && lowered.isExternal()))
+  if (symbols.lookup(entry))
     return function.emitOpError()
            << "cannot have entry point '" << entry << "': the name is taken";
-  if (!lowered) {
-    OpBuilder top(function);
-    lowered = LLVM::LLVMFuncOp::create(
-        top, loc, entry,
-        LLVM::LLVMFunctionType::get(i32, {pointer, pointer, pointer}));
-    symbols.insert(lowered);
-  }
+  OpBuilder top(function);
+  auto lowered = LLVM::LLVMFuncOp::create(
+      top, loc, entry,
+      LLVM::LLVMFunctionType::get(i32, {pointer, pointer, pointer}));
+  symbols.insert(lowered);
   if (function.isPrivate())
     lowered.setLinkage(LLVM::Linkage::Internal);
   Block *body = lowered.addEntryBlock(builder);
@@ -610,10 +622,14 @@ LogicalResult EntryPoint::run(Manifest &manifest, StreamCallCounter &counter) {
   Value result =
       LLVM::CallOp::create(builder, loc, status, context).getResult();
   LLVM::ReturnOp::create(builder, loc, result);
+  llvm::StringSet<> called;
+  for (auto part : source.getOps<mprt::CallOp>())
+    if (called.insert(part.getCallee()).second)
+      llvm::append_range(collectives, parts.collectives[part.getCallee()]);
   if (function.isPrivate()) {
-    if (collectives.empty())
-      return success();
-    return function.emitOpError("is a part of a step: it cannot communicate");
+    parts.events += events->events();
+    parts.collectives[function.getSymName()] = std::move(collectives);
+    return success();
   }
   remark::analysis(loc, remark::RemarkOpts::name("Events")
                             .category(DEBUG_TYPE)
@@ -622,8 +638,26 @@ LogicalResult EntryPoint::run(Manifest &manifest, StreamCallCounter &counter) {
       << remark::metric("records", events->records())
       << remark::metric("waits", events->waits())
       << remark::metric("events", events->events());
-  return manifest.addFunction(function, entry, events->events(),
+  return manifest.addFunction(function, entry, parts.events + events->events(),
                               std::move(collectives), counter);
+}
+
+/// Each after those that it calls; parts of a step before all others.
+static SmallVector<func::FuncOp> inCallOrder(ArrayRef<func::FuncOp> functions,
+                                             SymbolTable &symbols) {
+  llvm::SetVector<func::FuncOp> order;
+  std::function<void(func::FuncOp)> visit = [&](func::FuncOp function) {
+    for (auto call : function.getBody().front().getOps<mprt::CallOp>())
+      if (auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
+          callee && !callee.isExternal())
+        visit(callee);
+    order.insert(function);
+  };
+  for (bool isPrivate : {true, false})
+    for (func::FuncOp function : functions)
+      if (function.isPrivate() == isPrivate)
+        visit(function);
+  return order.takeVector();
 }
 
 /// Code reaches constants by offsets of 32 bits with a sign; the half of that
@@ -709,11 +743,13 @@ struct ConvertMPRTToLLVM
         functions.push_back(function);
     llvm::StringMap<int64_t> runs = countRuns(functions);
     StreamCallCounter counter(symbols, device);
-    for (func::FuncOp function : functions) {
+    PartCommunication parts;
+    for (func::FuncOp function : inCallOrder(functions, symbols)) {
       descriptors.setRuns(
           std::max<int64_t>(runs.lookup(function.getName()), 1));
-      if (failed(EntryPoint(function, module, symbols, descriptors, device)
-                     .run(manifest, counter)))
+      if (failed(
+              EntryPoint(function, module, symbols, descriptors, parts, device)
+                  .run(manifest, counter)))
         return signalPassFailure();
     }
     // The manifest has it, and the mesh.

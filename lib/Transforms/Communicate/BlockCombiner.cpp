@@ -185,7 +185,50 @@ BlockCombiner::getGatherPlaces(const BucketingPlan &plan,
     if (use && !isBefore(places[b], use))
       places[b] = use->getPrevNode();
   }
+  boundGathers(plan, kept, places);
   return places;
+}
+
+/// The op that `use`, if it only moves what it takes, moves it for.
+static Operation *getReader(Operation *use) {
+  auto moves = [](Operation *op) {
+    auto cost = dyn_cast<CostOpInterface>(op);
+    return cost && cost.getFlops() == 0 && op->getNumOperands() == 1 &&
+           op->hasOneUse() && op->user_begin()->getBlock() == op->getBlock() &&
+           !op->user_begin()->hasTrait<OpTrait::IsTerminator>();
+  };
+  while (use && moves(use))
+    use = *use->user_begin();
+  return use;
+}
+
+/// Moves gathers of state, which could all be the first, to where they are
+/// needed next (getGatherBefore).
+void BlockCombiner::boundGathers(const BucketingPlan &plan,
+                                 ArrayRef<BucketCandidate> kept,
+                                 MutableArrayRef<Operation *> places) {
+  if (!llvm::all_of(kept, [](const BucketCandidate &candidate) {
+        return gathersState(candidate.getOp());
+      }))
+    return;
+  SmallVector<int64_t> bytes;
+  SmallVector<Operation *> uses;
+  for (const BucketingPlan::Bucket &planned : plan.buckets) {
+    bytes.push_back(0);
+    uses.push_back(nullptr);
+    for (int64_t i = planned.begin; i < planned.end; ++i) {
+      const BucketCandidate &candidate = kept[plan.slices[i].tensor];
+      bytes.back() += candidate.bytes;
+      uses.back() = getEarlierUse(uses.back(), candidate.use);
+    }
+  }
+  int64_t largest = *std::max_element(bytes.begin(), bytes.end());
+  for (size_t b = 0; b < places.size(); ++b) {
+    int before = getGatherBefore(ArrayRef(bytes).take_front(b + 1), largest);
+    Operation *reader = before < 0 ? nullptr : getReader(uses[before]);
+    if (reader && uses[b] && isBefore(reader, uses[b]))
+      places[b] = getLater(places[b], reader);
+  }
 }
 
 /// Cuts gathers of a segment into runs of one communicator each.

@@ -88,6 +88,9 @@ private:
   llvm::SmallVector<mlir::Operation *>
   getGatherPlaces(const BucketingPlan &plan,
                   llvm::ArrayRef<BucketCandidate> kept);
+  void boundGathers(const BucketingPlan &plan,
+                    llvm::ArrayRef<BucketCandidate> kept,
+                    llvm::MutableArrayRef<mlir::Operation *> places);
   void markCapped(const ChosenPlan &chosen, bool isGather);
   void planSegment(llvm::SmallVectorImpl<BucketCandidate> &candidates,
                    mlir::Operation *end);

@@ -112,6 +112,14 @@ static void turnAround(BucketInstance &instance,
          needed - instance.origin, tensor.key});
   }
   gathers.computeEnd = std::max(times.getEnd(), needed) - instance.origin;
+  // Larger buckets of state would be no faster, and take more memory until the
+  // last of it is used.
+  if (llvm::all_of(candidates, [](const BucketCandidate &candidate) {
+        return gathersState(candidate.getOp());
+      }))
+    for (const CostCurve &cost : gathers.costs)
+      if (int64_t bytes = cost.getSaturatingBytes())
+        gathers.capBytes = std::min(gathers.capBytes, bytes);
   instance.problem = gathers.mirror();
 }
 

@@ -14,6 +14,7 @@
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
@@ -104,4 +105,22 @@ Operation *mpcomm::getLatePlace(Operation *op) {
     isCut |= isOrderingPoint(next);
   }
   return nullptr;
+}
+
+bool mpcomm::gathersState(BucketableOpInterface op) {
+  return op.isGather() && llvm::all_of(op->getOperands(), [](Value operand) {
+           auto argument = dyn_cast<BlockArgument>(operand);
+           auto function = dyn_cast_if_present<FunctionOpInterface>(
+               operand.getParentBlock()->getParentOp());
+           return argument && function &&
+                  getArgumentSharding(function, argument.getArgNumber());
+         });
+}
+
+int mpcomm::getGatherBefore(ArrayRef<int64_t> bytes, int64_t largest) {
+  int last = static_cast<int>(bytes.size()) - 1, first = last;
+  int64_t ahead = bytes[last];
+  while (first > 0 && (first == last || ahead + bytes[first - 1] <= largest))
+    ahead += bytes[--first];
+  return first - 1;
 }

@@ -51,6 +51,16 @@ bool isOrderingPoint(mlir::Operation *op);
 /// since the last change: ask before changing anything.
 mlir::Operation *getFirstUse(mlir::Operation *op);
 
+/// Whether `op` gathers arguments of its function that are split: nothing but
+/// memory keeps it from being the first of all.
+bool gathersState(BucketableOpInterface op);
+
+/// For gathers of state in the order of their first uses, of so many bytes
+/// each: the one whose first use the last of `bytes` follows, -1 if it follows
+/// none. What is ahead of its use takes no more than the largest of all, but
+/// the next one is always under way.
+int getGatherBefore(llvm::ArrayRef<int64_t> bytes, int64_t largest);
+
 /// Where what follows the first part of the collective `op` belongs, if it is
 /// made of several: right after the first part, for which it is null, unless
 /// ops stand between `op` and the first use of it that collectives must not

@@ -41,6 +41,8 @@ private:
   void visitNodes(
       llvm::function_ref<void(int op, int node, bool isBroken)> visit) const;
   void addDependencies();
+  int getFirstReader(int op) const;
+  void boundGathers();
   void addValues();
   void addCollectives();
   void addInput();

@@ -15,6 +15,7 @@
 #include "Communicate/OverlapGraphBuilder.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -116,9 +117,67 @@ void OverlapGraphBuilder::addDependencies() {
             here != terminator && reader >= 0 && nodeOf[reader] < nodeOf[def])
           add(nodeOf[reader], nodeOf[def]);
   }
+  boundGathers();
   for (OverlapProblem::Node &node : graph.problem.nodes) {
     llvm::sort(node.after);
     node.after.erase(llvm::unique(node.after), node.after.end());
+  }
+}
+
+/// The first op that takes time for what the collective of `op` makes; -1 if
+/// there is none.
+int OverlapGraphBuilder::getFirstReader(int op) const {
+  size_t made = op; // or its await
+  for (size_t i = made + 1; i < ops.size(); ++i)
+    if (collectiveOf[i] == collectiveOf[op])
+      made = i;
+  int first = -1;
+  SmallVector<Operation *> worklist{ops[made]};
+  while (!worklist.empty())
+    for (Operation *user : worklist.pop_back_val()->getUsers()) {
+      Operation *here = graph.block->findAncestorOpInBlock(*user);
+      int reader = here && here != terminator ? step.getPosition(here) : -1;
+      if (reader < 0)
+        continue;
+      if (collectiveOf[reader] < 0 && step.getSeconds(here) == 0)
+        worklist.push_back(here);
+      else if (first < 0 || reader < first)
+        first = reader;
+    }
+  return first;
+}
+
+/// Gathers of state, which depend on nothing, follow the first use of those
+/// before them that getGatherBefore says.
+void OverlapGraphBuilder::boundGathers() {
+  struct Gathers {
+    SmallVector<int> ops;
+    SmallVector<int64_t> bytes;
+  };
+  llvm::MapVector<unsigned, Gathers> streams;
+  for (int i = 0, e = static_cast<int>(ops.size()); i < e; ++i) {
+    if (collectiveOf[i] < 0 || isAwait(i))
+      continue;
+    const StepCollective &collective = step.getCollectives()[collectiveOf[i]];
+    CollectiveOpInterface op = collective.op;
+    auto bucket = dyn_cast<BucketableOpInterface>(op.getOperation());
+    if (!bucket || !gathersState(bucket))
+      continue;
+    Gathers &gathers = streams[collective.communicator];
+    gathers.ops.push_back(i);
+    gathers.bytes.push_back(collective.bytes);
+  }
+  for (auto &[_, gathers] : streams) {
+    int64_t largest = *llvm::max_element(gathers.bytes);
+    for (size_t i = 0; i < gathers.ops.size(); ++i) {
+      int before =
+          getGatherBefore(ArrayRef(gathers.bytes).take_front(i + 1), largest);
+      int reader = before < 0 ? -1 : getFirstReader(gathers.ops[before]);
+      // Of those that the block has in another order, nothing is said.
+      int node = nodeOf[gathers.ops[i]];
+      if (reader >= 0 && nodeOf[reader] < node)
+        graph.problem.nodes[node].after.push_back(nodeOf[reader]);
+    }
   }
 }
 

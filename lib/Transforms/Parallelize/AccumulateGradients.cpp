@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What lies before the first collective or update, the forward and the
-// backward pass, becomes a function that is called for all micro-batches but
-// the last; that one stays where it is, so that what is reduced after it can
-// be reduced under it. Gradients and the loss are added up, state is handed
-// from one micro-batch to the next.
+// What lies before the update phase, the forward and the backward pass, becomes
+// a function that is called for all micro-batches but the last; that one stays
+// where it is, so that what is reduced after it can be reduced under it.
+// Gradients and the loss are added up, state is handed from one micro-batch to
+// the next.
 //
 //===----------------------------------------------------------------------===//
 
@@ -122,6 +122,13 @@ func::FuncOp Accumulator::createBody() {
   for (unsigned i = 0; i < results.size(); ++i)
     function.setArgAttr(firstDonor + i, kDonatedAttr,
                         builder.getI64IntegerAttr(i));
+  for (auto [i, value] : llvm::enumerate(values))
+    copySharding(value, function, i);
+  for (auto [i, sum] : llvm::enumerate(micro.sums))
+    if (ShardingAttr sharding = sum.getSharding()) {
+      function.setArgAttr(firstDonor + i, kShardingAttr, sharding);
+      function.setResultAttr(i, kShardingAttr, sharding);
+    }
 
   Block *block = function.addEntryBlock();
   IRMapping mapping;

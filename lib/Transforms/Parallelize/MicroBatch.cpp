@@ -8,6 +8,7 @@
 
 #include "Parallelize/MicroBatch.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
+#include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -15,6 +16,16 @@ using namespace mpcomm;
 //===----------------------------------------------------------------------===//
 // What is added up
 //===----------------------------------------------------------------------===//
+
+/// Of reshards, and of what is computed of their results element by element.
+ShardingAttr MicroBatchSum::getSharding() const {
+  Operation *def = value.getDefiningOp();
+  while (def && def->getNumOperands() > 0 &&
+         OpTrait::hasElementwiseMappableTraits(def))
+    def = def->getOperand(0).getDefiningOp();
+  ShardingAttr target = getReshardTarget(def);
+  return target && target.isSharded() ? target : ShardingAttr();
+}
 
 RankedTensorType MicroBatchSum::getTotalType() const {
   auto type = cast<RankedTensorType>(value.getType());
@@ -48,15 +59,46 @@ Value MicroBatchSum::combine(OpBuilder &builder, Value total,
 // What a micro-batch is
 //===----------------------------------------------------------------------===//
 
+/// Whether `value`, maybe narrowed, is a sum of several.
+static bool isAddedUp(Value value) {
+  Operation *def = value.getDefiningOp();
+  while (def && def->getNumOperands() == 1 &&
+         OpTrait::hasElementwiseMappableTraits(def))
+    def = def->getOperand(0).getDefiningOp();
+  return isa_and_present<arith::AddFOp>(def);
+}
+
+/// Whether all that `op` makes is of the micro-batch: gathers of what its ops
+/// read, and reductions to parts, of which there are sums.
+static bool isInMicroBatch(CollectiveOpInterface op, bool hasStages) {
+  switch (op.getCollectiveKind()) {
+  case CollectiveKind::AllGather:
+  case CollectiveKind::ReduceScatter:
+  case CollectiveKind::AllToAll:
+    return true;
+  case CollectiveKind::AllReduce:
+    if (hasStages && llvm::any_of(op->getOperands(), isAddedUp))
+      return false;
+    return !op->use_empty() &&
+           llvm::all_of(op->getUsers(), [](Operation *user) {
+             ShardingAttr target = getReshardTarget(user);
+             return target && target.isSharded();
+           });
+  default:
+    return false;
+  }
+}
+
 /// The terminator counts as an op of the update phase: what it returns leaves
 /// the micro-batch. Scales of 8-bit operands are those of a step, whatever it
 /// is cut into: they are updated once.
-void MicroBatch::findUpdatePhase() {
+void MicroBatch::findUpdatePhase(bool hasStages) {
   for (Operation &op : *body) {
     bool ends = op.hasTrait<OpTrait::IsTerminator>();
     op.walk([&](Operation *nested) {
-      ends |= isa<OptimizerOpInterface, CollectiveOpInterface, AsyncOp,
-                  UpdateFp8ScaleOp>(nested);
+      auto collective = dyn_cast<CollectiveOpInterface>(nested);
+      ends |= isa<OptimizerOpInterface, AsyncOp, UpdateFp8ScaleOp>(nested) ||
+              (collective && !isInMicroBatch(collective, hasStages));
       for (Value operand : nested->getOperands())
         if (Operation *def = operand.getDefiningOp())
           ends |= updatePhase.contains(def);
@@ -397,12 +439,13 @@ LogicalResult MicroBatch::findSums() {
   return success();
 }
 
-FailureOr<MicroBatch> MicroBatch::get(func::FuncOp step, int64_t count) {
+FailureOr<MicroBatch> MicroBatch::get(func::FuncOp step, int64_t count,
+                                      bool hasStages) {
   if (!step.getFunctionBody().hasOneBlock() ||
       !isa<func::ReturnOp>(step.getFunctionBody().front().getTerminator()))
     return step.emitOpError("expects a body of one block that returns");
   MicroBatch found(step, count);
-  found.findUpdatePhase();
+  found.findUpdatePhase(hasStages);
   if (failed(found.checkBatch()))
     return failure();
   if (failed(found.findState()))
@@ -428,6 +471,16 @@ Value mpcomm::sliceMicroBatch(OpBuilder &builder, Value batch, int64_t index,
   shape[0] = samples;
   return SliceOp::create(builder, batch.getLoc(), type.clone(shape), batch,
                          starts, limits, strides);
+}
+
+void mpcomm::copySharding(Value value, func::FuncOp function, unsigned index) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (!argument)
+    return;
+  auto step = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  if (ShardingAttr sharding =
+          getArgumentSharding(step, argument.getArgNumber()))
+    function.setArgAttr(index, kShardingAttr, sharding);
 }
 
 /// The words of a counter-based generator's key may be any.

@@ -6,9 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A step is run on a part of its batch up to the first collective or update,
-// the update phase; what the update phase needs of that is added up over the
-// parts. Here is found what that is.
+// A step is run on a part of its batch up to the update phase: the first
+// collective that makes a complete value, or the first update. What the update
+// phase needs of that is added up over the parts. Here is found what that is.
+// Collectives that make parts, and gathers of what is no gradient, belong to
+// the micro-batch.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,6 +33,8 @@ struct MicroBatchSum {
   mlir::arith::TruncFOp narrowed;
   llvm::SmallVector<mlir::OpOperand *> uses; // in the update phase
 
+  /// Of what is added up; null where ranks have the whole.
+  ShardingAttr getSharding() const;
   /// In which it is added up: f32 or wider.
   mlir::RankedTensorType getTotalType() const;
   /// What its total starts from.
@@ -52,10 +56,12 @@ struct MicroBatchState {
 struct MicroBatch {
   /// Finds out about a step whose body is one block. Fails, with an error,
   /// where a micro-batch depends on more than its samples and state. Gives each
-  /// state a value of its own, by a reshape to the same shape. Time: linear in
-  /// the ops for each level of states that are computed of other states.
-  static mlir::FailureOr<MicroBatch> get(mlir::func::FuncOp step,
-                                         int64_t count);
+  /// state a value of its own, by a reshape to the same shape. Gradients that
+  /// are added up of several, which are made in several places where it
+  /// `hasStages`, are then reduced in the update phase. Time: linear in the ops
+  /// for each level of states that are computed of other states.
+  static mlir::FailureOr<MicroBatch> get(mlir::func::FuncOp step, int64_t count,
+                                         bool hasStages = false);
 
   bool isInUpdatePhase(mlir::Operation *op) const {
     return updatePhase.contains(op);
@@ -70,7 +76,7 @@ struct MicroBatch {
 private:
   explicit MicroBatch(mlir::func::FuncOp step, int64_t count)
       : step(step), count(count), body(&step.getFunctionBody().front()) {}
-  void findUpdatePhase();
+  void findUpdatePhase(bool hasStages);
   void findVarying();
   bool leaves(mlir::OpOperand &use, bool orGradient);
   mlir::LogicalResult checkBatch();
@@ -83,7 +89,7 @@ private:
   mlir::LogicalResult addSum(mlir::OpOperand &use);
 
   mlir::Block *body;
-  /// Collectives, updates, and what depends on them.
+  /// Collectives of complete values, updates, and what depends on them.
   llvm::DenseSet<mlir::Operation *> updatePhase;
   /// What depends on the batch, on seeds or on what micro-batches hand on.
   llvm::DenseSet<mlir::Value> varying;
@@ -95,6 +101,10 @@ private:
 /// Samples of micro-batch `index` of `count`, of a batch that has all of them.
 mlir::Value sliceMicroBatch(mlir::OpBuilder &builder, mlir::Value batch,
                             int64_t index, int64_t count);
+/// Says of the argument `index` of `function`, which takes `value` of a step,
+/// how it is split.
+void copySharding(mlir::Value value, mlir::func::FuncOp function,
+                  unsigned index);
 /// A seed of its own for micro-batch `index`.
 mlir::Value seedMicroBatch(mlir::OpBuilder &builder, mlir::Value seed,
                            int64_t index);

@@ -290,7 +290,8 @@ void PartitionPipeline::explainEachOp(const StageGraph &graph,
 }
 
 LogicalResult PartitionPipeline::partition(func::FuncOp step) {
-  FailureOr<MicroBatch> micro = MicroBatch::get(step, microBatches);
+  FailureOr<MicroBatch> micro =
+      MicroBatch::get(step, microBatches, /*hasStages=*/true);
   if (failed(micro))
     return failure();
   FailureOr<StageGraph> graph = StageGraph::get(*micro);

@@ -163,7 +163,7 @@ void StageRecomputer::run() {
 }
 
 LogicalResult Recompute::recompute(func::FuncOp step) {
-  FailureOr<MicroBatch> micro = MicroBatch::get(step, 1);
+  FailureOr<MicroBatch> micro = MicroBatch::get(step, 1, /*hasStages=*/true);
   if (failed(micro))
     return failure();
   FailureOr<StageGraph> graph = StageGraph::get(*micro);

@@ -371,7 +371,8 @@ LogicalResult SchedulePipeline::schedulePipeline(func::FuncOp step) {
   if (axis.empty() || mesh.empty())
     return module.emitError("expected names of the axis and of the mesh that "
                             "are not empty");
-  FailureOr<MicroBatch> micro = MicroBatch::get(step, microBatches);
+  FailureOr<MicroBatch> micro =
+      MicroBatch::get(step, microBatches, /*hasStages=*/true);
   if (failed(micro))
     return failure();
   FailureOr<StageGraph> graph = StageGraph::get(*micro);

@@ -477,6 +477,13 @@ func::FuncOp StageFunctions::outline(const StageFunction &stageFunction,
   for (unsigned i = 0; i < numDonors; ++i)
     function.setArgAttr(firstDonor + i, kDonatedAttr,
                         builder.getI64IntegerAttr(i));
+  for (auto [i, value] : llvm::enumerate(values))
+    copySharding(value, function, i);
+  for (auto [i, index] : llvm::enumerate(stageFunction.sums))
+    if (ShardingAttr sharding = micro.sums[index].getSharding()) {
+      function.setArgAttr(firstDonor + i, kShardingAttr, sharding);
+      function.setResultAttr(i, kShardingAttr, sharding);
+    }
   Block *block = function.addEntryBlock();
   IRMapping mapping;
   mapping.map(values, block->getArguments().take_front(firstDonor));

@@ -32,7 +32,7 @@ public:
       actionOf[action.call] = i;
     after.resize(actions.size());
   }
-  void plan(AllReduceOp reduce);
+  void plan(BucketableOpInterface reduce);
   void apply(ArrayRef<ActionEnd> actions);
 
 private:
@@ -46,9 +46,9 @@ private:
 
 /// Ranks that meet along other axes than the pipeline's run one program, so
 /// that they agree on the order; ranks of the pipeline do not.
-void ReductionMover::plan(AllReduceOp reduce) {
+void ReductionMover::plan(BucketableOpInterface reduce) {
   for (Attribute axis : mesh.axes)
-    if (llvm::is_contained(reduce.getAxes(), axis))
+    if (llvm::is_contained(reduce.getAxesAttr(), axis))
       return;
   // Depth first, so that what an op reads comes before it.
   std::vector<Operation *> ops;
@@ -116,7 +116,8 @@ void mpcomm::fixOrder(Block &body, const PipelineMesh &mesh) {
 void mpcomm::startReductions(Block &body, const PipelineMesh &mesh,
                              ArrayRef<ActionEnd> actions) {
   ReductionMover mover(body, mesh, actions);
-  for (auto reduce : body.getOps<AllReduceOp>())
-    mover.plan(reduce);
+  for (auto reduce : body.getOps<BucketableOpInterface>())
+    if (!reduce.isGather())
+      mover.plan(reduce);
   mover.apply(actions);
 }

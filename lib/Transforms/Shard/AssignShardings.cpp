@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// State has one sharding wherever it is known by its name: what one function
-// cannot have split is whole in all of them.
+// The training step says what can be split; state has that sharding in every
+// function that knows it by its name.
 //
 //===----------------------------------------------------------------------===//
 
@@ -83,14 +83,17 @@ void AssignShardings::examine(func::FuncOp step, int64_t ranks) {
       continue;
     auto type = dyn_cast<RankedTensorType>(argument.getType());
     UpdateUses uses(step);
-    bool fits = type && type.hasStaticShape() && type.getRank() > 0 &&
-                isa<FloatType>(type.getElementType()) &&
-                type.getNumElements() >= ranks && getDonation(step, index) &&
-                llvm::all_of(argument.getUses(), [&](OpOperand &use) {
-                  return uses.contains(use);
-                });
-    auto [found, isNew] = isSplit.try_emplace(name, fits);
-    found->second &= fits;
+    bool isGathered = zero == 3 && (role == Role::Parameter ||
+                                    step.getArgAttr(index, kCopyOfAttr));
+    bool fits =
+        type && type.hasStaticShape() && type.getRank() > 0 &&
+        isa<FloatType>(type.getElementType()) &&
+        type.getNumElements() >= ranks &&
+        (isGathered || (getDonation(step, index) &&
+                        llvm::all_of(argument.getUses(), [&](OpOperand &use) {
+                          return uses.contains(use);
+                        })));
+    isSplit[name] = fits;
   }
 }
 
@@ -117,9 +120,9 @@ void AssignShardings::assign(func::FuncOp function, MeshOp mesh) {
 void AssignShardings::runOnOperation() {
   ModuleOp module = getOperation();
   isSplit.clear();
-  if (zero < 0 || zero > 1) {
+  if (zero < 0 || zero > 3) {
     module.emitError() << "cannot split state as zero=" << int64_t(zero)
-                       << ", expected 0 or 1";
+                       << ", expected 0 to 3";
     return signalPassFailure();
   }
   if (zero == 0)
@@ -136,16 +139,12 @@ void AssignShardings::runOnOperation() {
   int64_t ranks = *mesh.getAxisSize(axis);
   if (ranks == 1)
     return markAllAnalysesPreserved();
+  func::FuncOp step = getTrainStep(module);
+  if (!step)
+    return signalPassFailure();
+  if (step.getFunctionBody().hasOneBlock())
+    examine(step, ranks);
   SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
-  llvm::DenseSet<Attribute> stages;
-  for (auto program : module.getOps<ProgramOp>())
-    if (program.getSymName() == kTrainStep)
-      stages.insert_range(program.getFunctions());
-  for (func::FuncOp function : functions)
-    if (!function.isExternal() && function.getFunctionBody().hasOneBlock() &&
-        (function.getName() == kTrainStep ||
-         stages.contains(FlatSymbolRefAttr::get(function.getSymNameAttr()))))
-      examine(function, ranks);
   for (func::FuncOp function : functions)
     if (function.isPublic())
       assign(function, mesh);

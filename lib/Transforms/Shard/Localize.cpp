@@ -6,14 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// First the ops that work on parts are marked: those that read one, and those
-// of which nothing but such an op reads a result. Each gets a twin on parts;
-// values are cut, and put together, where a twin and another op meet. Then the
-// marked ops go.
+// Each op that works on parts (Parts.h) gets a twin that does; values are cut,
+// and put together, where a twin and another op meet, and where a reshard says
+// so. Then the ops that have twins go.
 //
 //===----------------------------------------------------------------------===//
 
-#include "Shard/FlatOps.h"
+#include "Shard/Parts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/IRMapping.h"
@@ -38,25 +37,25 @@ namespace {
 
 class Localizer {
 public:
-  Localizer(func::FuncOp function, MeshOp mesh, ArrayAttr axes, int64_t ranks)
+  Localizer(func::FuncOp function, const FlatSharding &flat)
       : function(function), body(function.getFunctionBody().front()),
-        mesh(FlatSymbolRefAttr::get(mesh.getSymNameAttr())), axes(axes),
-        ranks(ranks), builder(function.getContext()) {}
+        mesh(flat.sharding.getMesh()), axes(flat.axes), ranks(flat.ranks),
+        builder(function.getContext()), marked(function, flat) {}
   void run();
 
 private:
   RankedTensorType typeOfPart(Value whole) const;
   bool isPart(Value whole) const { return marked.contains(whole); }
-  bool readsPart(OpOperand &use) const;
-  bool readsOnlyParts(Value value) const;
-  void mark();
 
   Value flatten(Value whole);
   Value getPart(Value whole);
   Value getWhole(Value whole);
+  Value gather(Value part, Value whole, DictionaryAttr attrs = {});
   Value reduceOverRanks(Value value, Reduction reduction);
   void splitArguments();
   Operation *createTwin(Operation *op, ValueRange operands);
+  void emitReshard(Operation *op);
+  void emitCall(CallOpInterface op);
   void emitElementwise(Operation *op);
   void emitPerGradient(Operation *op);
   void emitNorm(ClipByGlobalNormOp op, ArrayRef<Value> gradients);
@@ -70,10 +69,7 @@ private:
   ArrayAttr axes; // names
   int64_t ranks;
   OpBuilder builder;
-  /// Values of which ranks have parts, of whole type, and the ops that make and
-  /// read them.
-  llvm::DenseSet<Value> marked;
-  llvm::DenseSet<Operation *> ops;
+  Parts marked;
   /// By value of whole type: the part, and the whole that was put together.
   llvm::DenseMap<Value, Value> parts, wholes;
   SmallVector<unsigned> arguments; // that are split
@@ -84,7 +80,7 @@ private:
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// What works on parts
+// Parts and wholes
 //===----------------------------------------------------------------------===//
 
 RankedTensorType Localizer::typeOfPart(Value whole) const {
@@ -93,83 +89,6 @@ RankedTensorType Localizer::typeOfPart(Value whole) const {
       {static_cast<int64_t>(llvm::divideCeil(type.getNumElements(), ranks))},
       type.getElementType());
 }
-
-/// Whether the part is what `use` reads.
-bool Localizer::readsPart(OpOperand &use) const {
-  Operation *user = use.getOwner();
-  if (user == body.getTerminator())
-    return getResultSharding(function, use.getOperandNumber()) != nullptr;
-  if (!ops.contains(user) || !isSplitIn(user, use.get()))
-    return false;
-  if (getFlatKind(user) == FlatKind::Elementwise)
-    return true;
-  OpResult handedOn = findHandedOn(use);
-  return handedOn ? marked.contains(handedOn) : marked.contains(use.get());
-}
-
-bool Localizer::readsOnlyParts(Value value) const {
-  return !value.use_empty() &&
-         llvm::all_of(value.getUses(),
-                      [&](OpOperand &use) { return readsPart(use); });
-}
-
-void Localizer::mark() {
-  for (BlockArgument argument : body.getArguments())
-    if (getArgumentSharding(function, argument.getArgNumber())) {
-      arguments.push_back(argument.getArgNumber());
-      marked.insert(argument);
-    }
-  auto markResults = [&](Operation *op) {
-    bool changed = ops.insert(op).second;
-    for (Value result : op->getResults())
-      if (isSplitIn(op, result))
-        changed |= marked.insert(result).second;
-    return changed;
-  };
-  for (Operation &op : body.without_terminator()) {
-    FlatKind kind = getFlatKind(&op);
-    if (kind == FlatKind::Elementwise) {
-      if (llvm::any_of(op.getOperands(), [&](Value operand) {
-            return isPart(operand) && isSplitIn(&op, operand);
-          }))
-        markResults(&op);
-    } else if (kind == FlatKind::PerGradient) {
-      for (OpOperand *gradient : getGradients(&op))
-        if (isPart(gradient->get())) {
-          ops.insert(&op);
-          if (OpResult result = findHandedOn(*gradient))
-            marked.insert(result);
-        }
-    }
-  }
-  for (Operation &op : llvm::reverse(body.without_terminator())) {
-    FlatKind kind = getFlatKind(&op);
-    if (kind == FlatKind::Elementwise && !ops.contains(&op)) {
-      auto type = dyn_cast<RankedTensorType>(op.getResult(0).getType());
-      bool isUsed = type && type.getRank() > 0 &&
-                    llvm::all_of(op.getResults(),
-                                 [&](Value result) {
-                                   return !isSplitIn(&op, result) ||
-                                          result.use_empty() ||
-                                          readsOnlyParts(result);
-                                 }) &&
-                    !op.use_empty();
-      if (isUsed && type.getNumElements() >= ranks)
-        markResults(&op);
-    } else if (kind == FlatKind::PerGradient) {
-      for (OpOperand *gradient : getGradients(&op))
-        if (OpResult result = findHandedOn(*gradient);
-            result && !marked.contains(result) && readsOnlyParts(result)) {
-          ops.insert(&op);
-          marked.insert(result);
-        }
-    }
-  }
-}
-
-//===----------------------------------------------------------------------===//
-// Parts and wholes
-//===----------------------------------------------------------------------===//
 
 /// In row-major order, with zeros behind, to a multiple of the ranks.
 Value Localizer::flatten(Value whole) {
@@ -208,7 +127,7 @@ Value Localizer::getPart(Value whole) {
   builder.setInsertionPointAfterValue(whole);
   auto reduce = whole.getDefiningOp<AllReduceOp>();
   if (reduce && reduce.getMeshAttr() == mesh && reduce.getAxes() == axes &&
-      reduce.getInputs().size() == 1 && readsOnlyParts(whole)) {
+      reduce.getInputs().size() == 1 && marked.areAllReadBy(whole)) {
     ++scatters;
     return parts[whole] =
                ReduceScatterOp::create(
@@ -226,6 +145,28 @@ Value Localizer::getPart(Value whole) {
                                 builder.getI64IntegerAttr(0));
 }
 
+/// Puts `part` together, to a value of the type of `whole`.
+Value Localizer::gather(Value part, Value whole, DictionaryAttr attrs) {
+  Location loc = whole.getLoc();
+  auto type = cast<RankedTensorType>(whole.getType());
+  int64_t padded = typeOfPart(whole).getNumElements() * ranks;
+  auto flat = RankedTensorType::get({padded}, type.getElementType());
+  auto op = AllGatherOp::create(builder, loc, flat, part, mesh, axes,
+                                builder.getDenseI64ArrayAttr(0),
+                                builder.getI64IntegerAttr(0));
+  if (attrs)
+    op->setDiscardableAttrs(attrs);
+  ++gathers;
+  Value value = op->getResult(0);
+  if (padded != type.getNumElements())
+    value = SliceOp::create(
+        builder, loc,
+        RankedTensorType::get({type.getNumElements()}, type.getElementType()),
+        value, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{type.getNumElements()},
+        ArrayRef<int64_t>{1});
+  return reshapeTo(builder, loc, value, type.getShape());
+}
+
 /// Of a value that is there in parts.
 Value Localizer::getWhole(Value whole) {
   if (Value value = wholes.lookup(whole))
@@ -233,22 +174,7 @@ Value Localizer::getWhole(Value whole) {
   OpBuilder::InsertionGuard guard(builder);
   Value part = parts.lookup(whole);
   builder.setInsertionPointAfterValue(part);
-  Location loc = whole.getLoc();
-  auto type = cast<RankedTensorType>(whole.getType());
-  int64_t padded = typeOfPart(whole).getNumElements() * ranks;
-  auto flat = RankedTensorType::get({padded}, type.getElementType());
-  Value value = AllGatherOp::create(builder, loc, flat, part, mesh, axes,
-                                    builder.getDenseI64ArrayAttr(0),
-                                    builder.getI64IntegerAttr(0))
-                    ->getResult(0);
-  ++gathers;
-  if (padded != type.getNumElements())
-    value = SliceOp::create(
-        builder, loc,
-        RankedTensorType::get({type.getNumElements()}, type.getElementType()),
-        value, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{type.getNumElements()},
-        ArrayRef<int64_t>{1});
-  return wholes[whole] = reshapeTo(builder, loc, value, type.getShape());
+  return wholes[whole] = gather(part, whole);
 }
 
 Value Localizer::reduceOverRanks(Value value, Reduction reduction) {
@@ -311,6 +237,40 @@ Operation *Localizer::createTwin(Operation *op, ValueRange operands) {
   return builder.create(state);
 }
 
+/// What is gathered twice on purpose stays apart by the attributes.
+void Localizer::emitReshard(Operation *op) {
+  Value input = op->getOperand(0), result = op->getResult(0);
+  builder.setInsertionPoint(op);
+  if (isPart(result))
+    parts[result] = getPart(input);
+  else if (isPart(input))
+    wholes[result] =
+        gather(getPart(input), input, op->getDiscardableAttrDictionary());
+  else
+    wholes[result] = wholes.lookup(input) ? wholes[input] : input;
+}
+
+/// The callee says which arguments and results it has in parts.
+void Localizer::emitCall(CallOpInterface op) {
+  SmallVector<Value> operands;
+  for (OpOperand &use : op->getOpOperands()) {
+    Value value = use.get(), whole = wholes.lookup(value);
+    operands.push_back(marked.isReadBy(use) ? getPart(value)
+                       : whole              ? whole
+                       : isPart(value)      ? getWhole(value)
+                                            : value);
+  }
+  SmallVector<Type> types;
+  for (Value result : op->getResults())
+    types.push_back(isPart(result) ? typeOfPart(result) : result.getType());
+  builder.setInsertionPoint(op);
+  auto made = func::CallOp::create(builder, op.getLoc(),
+                                   getCallee(op).getName(), types, operands);
+  made->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  for (auto [result, value] : llvm::zip(op->getResults(), made->getResults()))
+    (isPart(result) ? parts : wholes)[result] = value;
+}
+
 void Localizer::emitElementwise(Operation *op) {
   SmallVector<Value> operands;
   for (Value operand : op->getOperands())
@@ -348,7 +308,7 @@ void Localizer::emitPerGradient(Operation *op) {
   SmallVector<bool> areParts;
   for (OpOperand *use : getGradients(op)) {
     Value value = use->get();
-    areParts.push_back(readsPart(*use));
+    areParts.push_back(marked.isReadBy(*use));
     gradients.push_back(areParts.back() ? getPart(value)
                         : isPart(value) ? getWhole(value)
                                         : value);
@@ -390,13 +350,13 @@ void Localizer::finish() {
   Operation *exit = body.getTerminator();
   reader = exit;
   for (Operation &op : llvm::make_early_inc_range(body)) {
-    if (ops.contains(&op))
+    if (marked.contains(&op))
       continue;
     // What was made reads what it is to read.
     op.walk([&](Operation *nested) {
       for (OpOperand &use : nested->getOpOperands()) {
         Value value = use.get();
-        if (nested == exit && readsPart(use))
+        if (nested == exit && marked.isReadBy(use))
           use.set(getPart(value));
         else if (Value whole = wholes.lookup(value))
           use.set(whole);
@@ -406,7 +366,7 @@ void Localizer::finish() {
     });
   }
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
-    if (ops.contains(&op)) {
+    if (marked.contains(&op)) {
       op.dropAllUses();
       op.erase();
     }
@@ -425,15 +385,21 @@ void Localizer::finish() {
 }
 
 void Localizer::run() {
-  mark();
+  for (BlockArgument argument : body.getArguments())
+    if (isPart(argument))
+      arguments.push_back(argument.getArgNumber());
   splitArguments();
   SmallVector<Operation *> order;
   for (Operation &op : body)
-    if (ops.contains(&op))
+    if (marked.contains(&op))
       order.push_back(&op);
   for (Operation *op : order) {
     reader = op;
-    if (getFlatKind(op) == FlatKind::Elementwise)
+    if (getReshardTarget(op))
+      emitReshard(op);
+    else if (auto call = dyn_cast<CallOpInterface>(op))
+      emitCall(call);
+    else if (getFlatKind(op) == FlatKind::Elementwise)
       emitElementwise(op);
     else
       emitPerGradient(op);
@@ -470,62 +436,11 @@ struct Localize : public mpcomm::impl::LocalizePassBase<Localize> {
 
 } // namespace
 
-/// The sharding that all split arguments and results have; null where there are
-/// none.
-static FailureOr<ShardingAttr> findSharding(func::FuncOp function) {
-  ShardingAttr first;
-  auto add = [&](ShardingAttr sharding, bool isLocal,
-                 const std::string &what) -> LogicalResult {
-    if (!sharding || isLocal)
-      return success();
-    bool isFlat = sharding.isFlat() && sharding.getPartial().empty() &&
-                  sharding.getLocal().empty();
-    bool isOne = !first || (first.getMesh() == sharding.getMesh() &&
-                            first.getFlat() == sharding.getFlat());
-    bool areWhole =
-        llvm::none_of(sharding.getFlat().getAsRange<AxisRefAttr>(),
-                      [](AxisRefAttr axis) { return axis.isSubAxis(); });
-    if (!isFlat || !isOne || !areWhole)
-      return function.emitOpError()
-             << "has " << what << " of sharding " << sharding
-             << ", expected state that is split flat, over the same whole axes "
-                "everywhere";
-    first = sharding;
-    return success();
-  };
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    if (failed(add(getArgumentSharding(function, i),
-                   function.getArgAttr(i, kGlobalTypeAttr) != nullptr,
-                   describeArgument(function, i))))
-      return failure();
-  for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (failed(add(getResultSharding(function, i),
-                   function.getResultAttr(i, kGlobalTypeAttr) != nullptr,
-                   describeResult(function, i))))
-      return failure();
-  return first;
-}
-
 LogicalResult Localize::localize(func::FuncOp function) {
-  FailureOr<ShardingAttr> sharding = findSharding(function);
-  if (failed(sharding) || !*sharding)
-    return failed(sharding) ? failure() : success();
-  auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(function,
-                                                           sharding->getMesh());
-  std::string reason = "names " + sharding->getMesh().getValue().str() +
-                       ", which is not an mpcomm.mesh";
-  FailureOr<int64_t> ranks = mesh
-                                 ? countRanks(sharding->getFlat(), mesh, reason)
-                                 : FailureOr<int64_t>(failure());
-  if (failed(ranks))
-    return function.emitOpError()
-           << "has a sharding " << *sharding << ", which " << reason;
-  if (function.isExternal() || !function.getFunctionBody().hasOneBlock())
-    return function.emitOpError("has state that is split, expected a body of "
-                                "one block");
-  SmallVector<Attribute> names;
-  for (auto axis : sharding->getFlat().getAsRange<AxisRefAttr>())
-    names.push_back(axis.getName());
-  Localizer(function, mesh, ArrayAttr::get(&getContext(), names), *ranks).run();
+  FailureOr<FlatSharding> flat = FlatSharding::get(function);
+  if (failed(flat))
+    return failure();
+  if (*flat)
+    Localizer(function, *flat).run();
   return success();
 }

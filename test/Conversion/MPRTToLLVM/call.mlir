@@ -5,7 +5,6 @@
 
 // CHECK: llvm.mlir.global {{.*}} @mpcomm_manifest
 // CHECK-NOT: mpcomm_part
-// CHECK: llvm.func internal @mpcomm_part(%{{.*}}: !llvm.ptr, %{{.*}}: !llvm.ptr, %{{.*}}: !llvm.ptr) -> i32
 // CHECK-LABEL: llvm.func @mpcomm_step(
 // CHECK-SAME: %[[CTX:[a-z0-9]+]]: !llvm.ptr, %[[ARGS:[a-z0-9]+]]: !llvm.ptr, %[[ARENA:[a-z0-9]+]]: !llvm.ptr)
 // CHECK: %[[SLOTS:.*]] = llvm.alloca
@@ -23,6 +22,7 @@
 // CHECK: %[[S2:.*]] = llvm.getelementptr %[[SLOTS]][2]
 // CHECK: llvm.store %[[Y]], %[[S2]]
 // CHECK: llvm.call @mpcomm_part(%[[CTX]], %[[SLOTS]], %[[SCRATCH]])
+// CHECK: llvm.func internal @mpcomm_part(%{{.*}}: !llvm.ptr, %{{.*}}: !llvm.ptr, %{{.*}}: !llvm.ptr) -> i32
 func.func @step(%x: memref<4xf32>, %sum: memref<4xf32> {mprt.update}, %y: memref<f32>, %arena: memref<128xi8>)
     attributes {mprt.arena_bytes = 128 : i64, mprt.bucket_bytes = 0 : i64, mprt.results = [{type = tensor<4xf32>, argument = 1 : i64}, {type = tensor<f32>, argument = -1 : i64}]} {
   %c = arith.constant 64 : index
@@ -61,8 +61,38 @@ func.func private @part(%arena: memref<64xi8>) attributes {mprt.arena_bytes = 64
 
 // -----
 
-// expected-error @+1 {{is a part of a step: it cannot communicate}}
-func.func private @part(%x: memref<4xf32>, %arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+// Parts have the first events, and a function the collectives of what it calls.
+// CHECK: @mpcomm_manifest({{.*}}\22collectives\22: [{{.*}}\22id\22: 1{{.*}}\22id\22: 0{{.*}}\22events\22: 2
+// CHECK: llvm.func @mpcomm_communicates
+// CHECK: %[[OWN:.*]] = llvm.mlir.constant(1 : i32)
+// CHECK: llvm.call @mprt_event_record({{.*}}, %[[OWN]])
+// CHECK: llvm.call @mpcomm_part
+// CHECK: llvm.call @mprt_stream_wait({{.*}}, %[[OWN]])
+// CHECK: llvm.func internal @mpcomm_part
+// CHECK: %[[PARTS:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK: llvm.call @mprt_event_record({{.*}}, %[[PARTS]])
+func.func @communicates(%x: memref<4xf32> {mprt.update}, %y: memref<4xf32> {mprt.update}, %arena: memref<0xi8>)
+    attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+  mprt.start "all_reduce" "mean" id = 1 communicator = 0 event = 1 peer = -1 accumulate f32 ins() outs(%y : memref<4xf32>)
+  mprt.call @part outs(%x : memref<4xf32>)
+  mprt.await event = 1 ins() outs(%y : memref<4xf32>)
+  return
+}
+func.func private @part(%x: memref<4xf32> {mprt.update}) attributes {mprt.results = [{type = tensor<4xf32>, argument = 0 : i64}]} {
+  mprt.start "all_reduce" "mean" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%x : memref<4xf32>)
+  mprt.await event = 0 ins() outs(%x : memref<4xf32>)
+  return
+}
+
+// -----
+
+func.func @loops(%x: memref<4xf32> {mprt.update}, %arena: memref<0xi8>)
+    attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
+  // expected-error @+1 {{runs @part in a loop, expected a part of a step that does not communicate}}
+  mprt.call @part trips = 2 outs(%x : memref<4xf32>)
+  return
+}
+func.func private @part(%x: memref<4xf32> {mprt.update}) attributes {mprt.results = [{type = tensor<4xf32>, argument = 0 : i64}]} {
   mprt.start "all_reduce" "mean" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins() outs(%x : memref<4xf32>)
   mprt.await event = 0 ins() outs(%x : memref<4xf32>)
   return
@@ -71,10 +101,10 @@ func.func private @part(%x: memref<4xf32>, %arena: memref<0xi8>) attributes {mpr
 // -----
 
 // A part that takes nothing gets a list all the same.
-// CHECK: llvm.func internal @mpcomm_nothing
 // CHECK: llvm.func @mpcomm_calls_nothing
 // CHECK: %[[LIST:.*]] = llvm.alloca
 // CHECK: llvm.call @mpcomm_nothing(%{{.*}}, %[[LIST]], %{{.*}})
+// CHECK: llvm.func internal @mpcomm_nothing
 func.func @calls_nothing(%arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 : i64, mprt.results = []} {
   mprt.call @nothing
   return

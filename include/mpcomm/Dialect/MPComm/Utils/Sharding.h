@@ -20,6 +20,12 @@
 
 namespace mpcomm {
 
+/// Unit attribute of an mpcomm.reshard, and of its all_gather: gathers for the
+/// backward pass what another one gathers for the forward pass. It is no
+/// duplicate of that one: the whole is not kept in between.
+inline constexpr llvm::StringLiteral kGatheredAgainAttr =
+    "mpcomm.gathered_again";
+
 /// Ranks along `axes`, a list of #mpcomm.axis; a failure with a `reason` where
 /// the mesh lacks one of them, or a sub-axis does not divide its axis.
 llvm::FailureOr<int64_t> countRanks(mlir::ArrayAttr axes, MeshOp mesh,
@@ -38,6 +44,9 @@ ShardingAttr getArgumentSharding(mlir::FunctionOpInterface function,
                                  unsigned index);
 ShardingAttr getResultSharding(mlir::FunctionOpInterface function,
                                unsigned index);
+
+/// What `op` reshards its operand to; null where it is no mpcomm.reshard.
+ShardingAttr getReshardTarget(mlir::Operation *op);
 
 /// The type of the whole: `mpcomm.global_type`, or that of the argument.
 mlir::Type getGlobalArgumentType(mlir::FunctionOpInterface function,

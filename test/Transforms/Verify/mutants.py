@@ -100,10 +100,10 @@ def failures(texts, *passes):
 
 def simplified(texts):
     made = []
-    for text in texts:
-        done = opt(text, *SIMPLIFY, check=False)
-        made.append(done.stdout if done.returncode == 0 else None)
-    return made
+    for first in range(0, len(texts), BATCH):
+        whole = (SPLIT + "\n").join(texts[first : first + BATCH])
+        made += opt(whole, "--split-input-file", *SIMPLIFY).stdout.split(SPLIT + "\n")
+    return [text.strip() for text in made]
 
 
 def without_fingerprints(text):
@@ -129,8 +129,8 @@ def main():
         texts = [m.text for m in mutants]
         accepted = sorted(set(range(len(texts))) - failures(texts, *GATES))
         bare = set(range(len(texts))) - failures([without_fingerprints(t) for t in texts], *GATES)
-        original = simplified([text])[0]
-        same = {i for i, t in zip(sorted(bare), simplified([texts[i] for i in sorted(bare)])) if t == original}
+        original, *others = simplified([text] + [texts[i] for i in sorted(bare)])
+        same = {i for i, other in zip(sorted(bare), others, strict=True) if other == original}
         wrong += [(name, mutants[i]) for i in accepted if i not in same]
         total.update(mutants=len(mutants), same=len(same), accepted=len(accepted), by_types=len(bare - same),
                      invalid=len(invalid), rejected_same=len(same - set(accepted)))  # fmt: skip

@@ -263,6 +263,22 @@ static void addProved(OpPassManager &passes, std::unique_ptr<Pass> pass) {
   passes.addPass(createVerifyCommunicationPass());
 }
 
+/// What a pass may do to what is computed.
+enum class Meaning {
+  Rewritten, ///< compute it in another way
+  Recorded,  ///< the same; those that follow do not
+  Kept       ///< nothing: it only moves communication
+};
+
+/// The same in Forms 3 and 4, and the check of what ranks hold after it.
+static void addChecked(OpPassManager &passes, std::unique_ptr<Pass> pass,
+                       Meaning meaning = Meaning::Rewritten) {
+  addProved(passes, std::move(pass));
+  VerifyShardingsPassOptions options;
+  options.record = meaning == Meaning::Recorded;
+  passes.addPass(createVerifyShardingsPass(options));
+}
+
 /// Whether all GPUs that are compiled for multiply tiles as kernels of
 /// attention do: sm_80 was the first.
 static bool canFuseAttention(const CompileOptions &options) {
@@ -324,10 +340,10 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   dataParallel.wire =
       isScaledWire(options.wire) ? "f32" : options.wire.getValue();
   dataParallel.averaging = options.averaging;
-  addProved(passes, createDataParallelPass(dataParallel));
+  addChecked(passes, createDataParallelPass(dataParallel));
   // On the mesh of the ranks that have different samples.
   if (options.batchNorm == BatchNormStatistics::Sync)
-    addProved(passes, createSyncBatchNormPass());
+    addChecked(passes, createSyncBatchNormPass());
   passes.addPass(createVerifyRankProgramsPass());
   // Before the step comes apart: what an update is made of is known there.
   if (options.zero > 0) {
@@ -367,26 +383,26 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     pipeline.memoryBytes = options.memoryBytes;
     pipeline.cluster = options.getCluster();
     pipeline.profileFile = options.profileFile;
-    addProved(passes, createSchedulePipelinePass(pipeline));
+    addChecked(passes, createSchedulePipelinePass(pipeline));
   } else if (options.microBatches > 1) {
     AccumulateGradientsPassOptions accumulate;
     accumulate.microBatches = options.microBatches;
-    addProved(passes, createAccumulateGradientsPass(accumulate));
+    addChecked(passes, createAccumulateGradientsPass(accumulate));
   }
 
   // After micro-batches and stages, which are made of whole types.
   if (options.zero > 0)
-    addProved(passes, createLocalizePass());
+    addChecked(passes, createLocalizePass());
 
   // What need not travel is not worth a bucket.
   SimplifyCollectivesPassOptions simplify;
   simplify.cluster = options.getCluster();
   simplify.profileFile = options.profileFile;
   simplify.numerics = options.numerics;
-  addProved(passes, createSimplifyCollectivesPass(simplify));
+  addChecked(passes, createSimplifyCollectivesPass(simplify));
   MoveCastsPassOptions moveCasts;
   moveCasts.numerics = options.numerics;
-  addProved(passes, createMoveCastsPass(moveCasts));
+  addChecked(passes, createMoveCastsPass(moveCasts), Meaning::Recorded);
 
   // Updates wait for gradients: below the backward pass they leave room for
   // the collectives to run.
@@ -405,14 +421,15 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     combine.compress = options.wire;
     combine.compressMinBytes = options.wireMinBytes;
   }
-  addProved(passes, createCombineCollectivesPass(combine));
+  addChecked(passes, createCombineCollectivesPass(combine), Meaning::Kept);
   if (isScaledWire(options.wire)) {
     CompressCollectivesPassOptions compress;
     compress.type = options.wire;
     compress.minBytes = options.wireMinBytes;
     compress.cluster = options.getCluster();
     compress.profileFile = options.profileFile;
-    addProved(passes, createCompressCollectivesPass(compress));
+    addChecked(passes, createCompressCollectivesPass(compress),
+               Meaning::Recorded);
   }
   // How a bucket travels depends on its size. The parts of what is decomposed
   // wait for one another: only a schedule hides them.
@@ -421,15 +438,16 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     decompose.cluster = options.getCluster();
     decompose.profileFile = options.profileFile;
     decompose.numerics = options.numerics;
-    addProved(passes, createDecomposeCollectivesPass(decompose));
+    addChecked(passes, createDecomposeCollectivesPass(decompose),
+               Meaning::Kept);
   }
-  addProved(passes, createMakeAsyncPass());
+  addChecked(passes, createMakeAsyncPass(), Meaning::Kept);
   if (options.overlap) {
     ScheduleOverlapPassOptions overlap;
     overlap.cluster = options.getCluster();
     overlap.profileFile = options.profileFile;
     overlap.memoryBytes = options.memoryBytes;
-    addProved(passes, createScheduleOverlapPass(overlap));
+    addChecked(passes, createScheduleOverlapPass(overlap), Meaning::Kept);
   }
   passes.addPass(createVerifyScheduledProgramsPass());
   // Of what remains, somebody may want to know why.

@@ -262,6 +262,11 @@ mprt_status mprt_zero(mprt_context *ctx, uint32_t stream, void *dst,
   return move(state, "mprt_zero", stream, dst, nullptr, bytes);
 }
 
+uint32_t mprt_rank(const mprt_context *ctx) {
+  const State &state = stateOf(const_cast<mprt_context *>(ctx));
+  return state.transport ? state.transport->rank() : 0;
+}
+
 const void *mprt_constant(mprt_context *ctx, const void *host, uint64_t bytes) {
   State &state = stateOf(ctx);
   if (state.failed())

@@ -2,7 +2,7 @@
 // options, and reports our diagnostics.
 
 // RUN: mlir-opt %s --load-dialect-plugin=%plugin --load-pass-plugin=%plugin \
-// RUN:   --pass-pipeline='builtin.module(mpcomm-data-parallel{size=2},cse,mpcomm-verify-rank-programs)' \
+// RUN:   --pass-pipeline='builtin.module(mpcomm-data-parallel{size=2},cse,mpcomm-verify-shardings)' \
 // RUN:   | FileCheck %s
 // RUN: mlir-opt --load-dialect-plugin=%plugin --load-pass-plugin=%plugin \
 // RUN:   --list-passes | FileCheck %s --check-prefix=PASSES

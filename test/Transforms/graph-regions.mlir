@@ -10,6 +10,7 @@
 // RUN:   | FileCheck %s --check-prefix=FORM1
 // RUN: mpcomm-opt %s -allow-unregistered-dialect --mpcomm-verify-rank-programs -o /dev/null
 // RUN: mpcomm-opt %s -allow-unregistered-dialect --mpcomm-verify-scheduled-programs -o /dev/null
+// RUN: mpcomm-opt %s -allow-unregistered-dialect --mpcomm-verify-shardings -o /dev/null
 // RUN: not mpcomm-opt %s -allow-unregistered-dialect --mpcomm-verify-communication -o /dev/null 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=PROOF
 // RUN: mpcomm-opt %s --canonicalize -allow-unregistered-dialect | FileCheck %s --check-prefix=CANONICAL

@@ -139,6 +139,10 @@ Operation *AsyncOp::getCollective() {
   return block.empty() ? nullptr : &block.front();
 }
 
+LogicalResult PredivideOp::verify() {
+  return detail::verifyAxes(*this, getAxes()); // predivide C2
+}
+
 LogicalResult AsyncOp::verify() {
   Block &block = getBody().front();
   auto yield = block.empty() ? YieldOp() : dyn_cast<YieldOp>(block.back());

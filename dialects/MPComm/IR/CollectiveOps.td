@@ -105,6 +105,15 @@ def MPComm_ProgramOp : MPComm_Op<"program", [
   let hasVerifier = 1;
 }
 
+/// An op that names a mesh and axes of it.
+defvar meshUserDefinition = [{
+  ::llvm::LogicalResult $cppClass::verifySymbolUses(
+      ::mlir::SymbolTableCollection &symbols) {
+    return ::mpcomm::detail::verifyMeshUse(*this, getMeshAttr(),
+                                           getAxesAttr(), symbols);
+  }
+}];
+
 class MPComm_CollectiveOp<string mnemonic, string kind, list<Trait> traits = []>
     : MPComm_Op<mnemonic, !listconcat(traits, [
           MemoryEffects<[MemWrite<MPComm_CommunicatorResource>]>,
@@ -128,12 +137,7 @@ class MPComm_CollectiveOp<string mnemonic, string kind, list<Trait> traits = []>
     }
   }];
   let extraClassDeclaration = collectiveDeclarations;
-  let extraClassDefinition = [{
-    ::llvm::LogicalResult $cppClass::verifySymbolUses(
-        ::mlir::SymbolTableCollection &symbols) {
-      return ::mpcomm::detail::verifyMeshUse(*this, symbols);
-    }
-  }];
+  let extraClassDefinition = meshUserDefinition;
 }
 
 def MPComm_AllReduceOp : MPComm_CollectiveOp<"all_reduce", "AllReduce",
@@ -300,11 +304,12 @@ def MPComm_AllGatherOp : MPComm_CollectiveOp<"all_gather", "AllGather",
 }
 
 def MPComm_AllSliceOp : MPComm_Op<"all_slice", [
-    Pure, MPComm_RankDependentOpInterface,
+    Pure, MPComm_RankDependentOpInterface, MPComm_CostOpInterface,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a rank's own block of a replicated value";
   let description = [{
-    The inverse of all_gather. It does not communicate.
+    The inverse of all_gather. It does not communicate: each rank copies the
+    block at its own coordinate.
 
     ```
         before           after (over "dp", dim = 0)
@@ -327,8 +332,9 @@ def MPComm_AllSliceOp : MPComm_Op<"all_slice", [
     - C3: the result has the operand's shape, divided along `dim` by the size
       of the group, and its element type.
 
-    Written by hand; merged into collectives by `mpcomm-simplify-collectives`;
-    lowered by `convert-mpcomm-to-mprt`.
+    Created by `mpcomm-localize`; merged into collectives by
+    `mpcomm-simplify-collectives`; lowered to `mprt.all_slice` by
+    `convert-mpcomm-to-mprt`.
   }];
   let arguments = (ins MPComm_Tensor:$input, FlatSymbolRefAttr:$mesh,
                        StrArrayAttr:$axes, I64Attr:$dim);
@@ -337,12 +343,85 @@ def MPComm_AllSliceOp : MPComm_Op<"all_slice", [
     $input `on` $mesh `axes` $axes `dim` `=` $dim attr-dict `:`
     functional-type(operands, results)
   }];
-  let extraClassDefinition = [{
-    ::llvm::LogicalResult $cppClass::verifySymbolUses(
-        ::mlir::SymbolTableCollection &symbols) {
-      return ::mpcomm::detail::verifyMeshUse(*this, symbols);
+  // A copy of the block.
+  let extraClassDeclaration = [{
+    int64_t getFlops() { return 0; }
+    int64_t getBytesRead() {
+      return ::mpcomm::detail::countBytes((*this)->getResultTypes());
     }
   }];
+  let extraClassDefinition = meshUserDefinition;
+}
+
+def MPComm_AxisIndexOp : MPComm_Op<"axis_index", [
+    Pure, MPComm_RankDependentOpInterface,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "a rank's coordinate";
+  let description = [{
+    The group rank of the rank that runs the op: the row-major index of its
+    coordinates along the axes, in the order of the mesh's axes. As JAX's
+    function.
+
+    ```
+        after (over "dp")
+      dp 0   dp 1
+      0      1
+    ```
+
+    Example:
+    ```mlir
+    %i = mpcomm.axis_index on @mesh axes ["dp"] : tensor<i32>
+    ```
+
+    Constraints:
+    - C1: the result is a 0-d tensor of i32.
+    - C2: the axes are not empty, differ, and belong to the mesh.
+
+    Written by hand; lowered by `convert-mpcomm-to-mprt`.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$mesh, StrArrayAttr:$axes);
+  let results = (outs 0DTensorOf<[I32]>:$result);
+  let assemblyFormat = "`on` $mesh `axes` $axes attr-dict `:` type($result)";
+  let extraClassDefinition = meshUserDefinition;
+}
+
+def MPComm_PredivideOp : MPComm_Op<"predivide", [
+    Pure, SameOperandsAndResultType, MPComm_LinearJointly,
+    MPComm_CostOpInterface, DeclareOpInterfaceMethods<SymbolUserOpInterface>
+    ] # ElementwiseMappable.traits> {
+  let summary = "a rank's term of a mean";
+  let description = [{
+    Divides by the number of ranks along the axes, so that the sum of the
+    results over the group is the mean of the operands:
+
+    ```
+        before           after (over "dp")
+      dp 0   dp 1        dp 0     dp 1
+      [a]    [b]         [a/2]    [b/2]
+    ```
+
+    It is an op of its own so that the factor of a mean is known to be one, and
+    not part of what the model computes: `mpcomm-verify-shardings` counts it.
+
+    Example:
+    ```mlir
+    %t = mpcomm.predivide %g on @mesh axes ["dp"] : tensor<4xf32>
+    %m = mpcomm.all_reduce(%t) on @mesh axes ["dp"] sum : tensor<4xf32>
+    ```
+
+    Constraints:
+    - C2: the axes are not empty, differ, and belong to the mesh.
+
+    Created by `mpcomm-data-parallel`; lowered to arith by
+    `convert-mpcomm-to-mprt`: a product where the number of ranks is a power of
+    two, else a quotient, in f32 for 16-bit elements.
+  }];
+  let arguments = (ins MPComm_FloatTensor:$input, FlatSymbolRefAttr:$mesh,
+                       StrArrayAttr:$axes);
+  let results = (outs MPComm_FloatTensor:$result);
+  let assemblyFormat = "$input `on` $mesh `axes` $axes attr-dict `:` type($input)";
+  let extraClassDefinition = meshUserDefinition;
+  let hasVerifier = 1;
 }
 
 def MPComm_AllToAllOp : MPComm_CollectiveOp<"all_to_all", "AllToAll",

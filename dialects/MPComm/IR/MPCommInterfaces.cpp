@@ -268,13 +268,9 @@ static LogicalResult verifyPairs(CollectivePermuteOp op, int64_t group) {
 }
 
 LogicalResult mpcomm::detail::verifyMeshUse(Operation *op,
+                                            FlatSymbolRefAttr name,
+                                            ArrayAttr axes,
                                             SymbolTableCollection &symbols) {
-  auto collective = dyn_cast<CollectiveOpInterface>(op);
-  auto dependent = dyn_cast<RankDependentOpInterface>(op);
-  FlatSymbolRefAttr name =
-      collective ? collective.getMeshAttr() : dependent.getMeshAttr();
-  ArrayAttr axes =
-      collective ? collective.getAxesAttr() : dependent.getAxesAttr();
   auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(op, name);
   if (!mesh)
     return op->emitOpError()

@@ -272,7 +272,7 @@ void mprt::AwaitOp::getEffects(Effects &effects) {
 }
 
 //===----------------------------------------------------------------------===//
-// GemmOp, CopyOp, ZeroOp
+// GemmOp, CopyOp, AllSliceOp, ZeroOp
 //===----------------------------------------------------------------------===//
 
 LogicalResult GemmOp::verify() {
@@ -336,6 +336,39 @@ LogicalResult CopyOp::verify() {
 void CopyOp::getEffects(Effects &effects) {
   addEffects(getSourceMutable(), true, false, effects);
   addEffects(getTargetMutable(), false, true, effects);
+}
+
+LogicalResult mprt::AllSliceOp::verify() {
+  if (getInputs().size() != 1 || getOutputs().size() != 1)
+    return emitOpError() << "expects one input and one output, got "
+                         << getInputs().size() << " and "
+                         << getOutputs().size();
+  if (failed(verifyDestinationStyle(*this, getOutputs()))) // all_slice C1
+    return failure();
+  int64_t blocks = 1;
+  bool fits = getSizes().size() == getStrides().size();
+  for (int64_t number : llvm::concat<const int64_t>(getSizes(), getStrides()))
+    fits &= number > 0 && number <= INT32_MAX;
+  for (int64_t size : getSizes())
+    fits = fits && (blocks *= size) <= INT32_MAX;
+  if (!fits) // all_slice C2
+    return emitOpError() << "expects as many sizes as strides, positive and of "
+                            "32 bits together, got ["
+                         << getSizes() << "] and [" << getStrides() << "]";
+  auto from = cast<ShapedType>(getInputs().front().getType());
+  auto to = cast<ShapedType>(getOutputs().front().getType());
+  if (from.getElementType() != to.getElementType() ||
+      from.getNumElements() !=
+          mpcomm::detail::multiplySaturated(to.getNumElements(), blocks))
+    return emitOpError() << "expects an input of " << blocks
+                         << " blocks of the output, got " << from << " and "
+                         << to; // all_slice C3
+  return success();
+}
+
+void mprt::AllSliceOp::getEffects(Effects &effects) {
+  addEffects(getInputsMutable(), true, false, effects);
+  addEffects(getOutputsMutable(), false, true, effects);
 }
 
 LogicalResult ZeroOp::verify() {

@@ -586,6 +586,51 @@ def MPRT_ScatterOp : MPRT_Op<"scatter", [
   let hasVerifier = 1;
 }
 
+def MPRT_AllSliceOp : MPRT_Op<"all_slice", [
+    AttrSizedOperandSegments, DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "copies a rank's own block on the compute stream";
+  let description = [{
+    The input is a row of contiguous blocks of the output's size. Rank r copies
+    the block whose number is the row-major index of its coordinates: of axis i
+    it is `r / strides[i] % sizes[i]`.
+
+    Example: the second of three axes, of 4 ranks, where the third has 2
+    ```mlir
+    %r = mprt.all_slice sizes = [4] strides = [2]
+        ins(%x : tensor<8x3xf32>) outs(%init : tensor<2x3xf32>) -> (tensor<2x3xf32>)
+    ```
+
+    Constraints:
+    - C1: there are one input and one output, all tensors or all buffers; on
+      tensors, the result has the output's type, on buffers there is none.
+    - C2: there are as many sizes as strides, all positive; strides and the
+      product of the sizes fit 32 bits.
+    - C3: the input has that product times the output's elements, and its
+      element type.
+
+    Created by `convert-mpcomm-to-mprt`; lowered by `convert-mprt-to-llvm`.
+  }];
+  let arguments = (ins DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$strides,
+                       Variadic<MPRT_TensorOrBuffer>:$inputs,
+                       Variadic<MPRT_TensorOrBuffer>:$outputs);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `sizes` `=` $sizes `strides` `=` $strides
+    `ins` `(` $inputs `:` type($inputs) `)`
+    `outs` `(` $outputs `:` type($outputs) `)` attr-dict
+    (`->` `(` type($results)^ `)`)?
+  }];
+  let extraClassDeclaration = [{
+    // Without the segments, which only ranges that grow need.
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      auto [start, size] = getODSOperandIndexAndLength(1);
+      return ::mlir::MutableOperandRange(getOperation(), start, size);
+    }
+  }];
+  let hasVerifier = 1;
+}
+
 def MPRT_CopyOp : MPRT_Op<"copy", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "copies a contiguous buffer on the compute stream";

@@ -78,6 +78,7 @@ void mpcomm::mprt::registerBufferizableOpInterfaceExternalModels(
     AttentionOp::attachInterface<InPlaceModel<AttentionOp>>(*context);
     ConvolutionOp::attachInterface<InPlaceModel<ConvolutionOp>>(*context);
     PoolOp::attachInterface<InPlaceModel<PoolOp>>(*context);
+    AllSliceOp::attachInterface<InPlaceModel<AllSliceOp>>(*context);
     StartOp::attachInterface<InPlaceModel<StartOp>>(*context);
     AwaitOp::attachInterface<InPlaceModel<AwaitOp>>(*context);
   });

@@ -29,7 +29,7 @@ extern "C" {
 
 /* Incremented whenever a structure or a signature below changes. A program
  * exports the number for which it was compiled as `mpcomm_abi_version`. */
-#define MPRT_ABI_VERSION 7u
+#define MPRT_ABI_VERSION 8u
 
 typedef enum MPRT_ENUM_TYPE {
   MPRT_OK = 0,
@@ -284,6 +284,11 @@ mprt_status mprt_copy(mprt_context *ctx, uint32_t stream, void *dst,
                       const void *src, uint64_t bytes);
 mprt_status mprt_zero(mprt_context *ctx, uint32_t stream, void *dst,
                       uint64_t bytes);
+
+/* The rank that runs the program: row-major over the axes of the manifest's
+ * mesh, of which the last varies fastest; 0 for one that runs alone. It is the
+ * same in every call of a context. */
+uint32_t mprt_rank(const mprt_context *ctx);
 
 /* The address on the device of a constant of the program that has `bytes` bytes
  * at `host`: `host` itself, or on a GPU a copy that the first call of a context

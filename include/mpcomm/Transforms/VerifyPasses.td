@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// These passes change nothing. Each checks the assumptions of the next phase,
+// These passes change nothing but fingerprints. Each checks the assumptions of the next phase,
 // and reports an error if they do not hold.
 //
 //===----------------------------------------------------------------------===//
@@ -59,28 +59,22 @@ def VerifyRankProgramsPass
   let description = [{
     Assumes: IR that passes its verifiers.
 
-    Guarantees, on success:
-    - collectives are synchronous, name the only mesh of the module, and run on
-      all ranks of their group: none is under control flow that depends on a
-      value which may differ between the ranks;
-    - a gradient that enters an optimizer op is replicated along `axis`, and so
-      is a result of role `parameter`, `optimizer_state`, `buffer` or
-      `loss_scale`, and the loss of `@train_step`.
-
-    A value may differ between ranks if it depends on an argument of role
-    `batch` or `rng`, and no collective over the axis has made it equal again.
-    Without a mesh, or with an axis of size 1, nothing differs.
+    Guarantees, on success: collectives are synchronous. What the ranks hold,
+    and that all of them come to each collective, is checked by
+    `mpcomm-verify-shardings`.
 
     Numerics: exact (changes nothing).
 
-    Example: rejected, because `%g` differs between ranks:
+    Example: rejected, because the future belongs to a scheduled program:
     ```mlir
-    %p1 = mpcomm.sgd_update %p, %g, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    %f = mpcomm.async {
+      %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<4xf32>
+      mpcomm.yield %r : tensor<4xf32>
+    } : !mpcomm.future<tensor<4xf32>>
     ```
 
     Counts: nothing.
   }];
-  let options = [MPComm_AxisOption];
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }
 
@@ -95,10 +89,8 @@ def VerifyScheduledProgramsPass
       same block, and has no other use;
     - no collective runs synchronously while another one of the same
       communicator (mesh and axes) is in flight: the two would start in an order
-      that depends on the clocks of the ranks;
-    - the guarantees of `mpcomm-verify-rank-programs` on meshes, control flow,
-      gradients and results. So the collectives of a communicator start in the
-      order of the program on every rank.
+      that depends on the clocks of the ranks. So the collectives of a
+      communicator start in the order of the program on every rank.
 
     Numerics: exact (changes nothing).
 
@@ -113,7 +105,58 @@ def VerifyScheduledProgramsPass
 
     Counts: nothing.
   }];
-  let options = [MPComm_AxisOption];
+  let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
+def VerifyShardingsPass
+    : Pass<"mpcomm-verify-shardings", "::mlir::ModuleOp"> {
+  let summary = "Checks what the ranks hold of each result and each gradient";
+  let description = [{
+    Assumes: IR that passes its verifiers, in Form 3 or 4.
+
+    Derives, for each part of `axis`, what the ranks along it hold of every
+    value, from the shardings and roles of arguments on.
+
+    Guarantees, on success:
+    - collectives name the only mesh of the module, and run on all ranks of
+      their group: none is under control flow that depends on a value which may
+      differ between the ranks;
+    - a result of role `parameter`, `optimizer_state`, `buffer` or `loss_scale`,
+      and the loss of `@train_step` or of a stage of it, has the sharding that
+      is declared for it; without one it is replicated;
+    - a gradient that enters an optimizer op is replicated or split, and is the
+      mean over the ranks: neither their sum, nor divided twice. So is a loss,
+      and other state is no multiple of a mean. A magnitude that an 8-bit scale is
+      updated from is the greatest over the ranks. Factors are those of
+      reductions and of `mpcomm.predivide`; what the model multiplies by is its
+      own;
+    - with fingerprints in the module, each function computes what it did when
+      they were recorded.
+
+    A fingerprint is a number for each result and one for all messages, of what
+    is computed of the arguments. Buckets, slices of them, two levels of a
+    reduction, futures, casts of floats and the order of independent ops do not
+    count. A pass that only moves communication keeps it; `record` takes down
+    that of the program as it is, for the passes that follow, and
+    `convert-mpcomm-to-mprt` drops it.
+
+    Time: linear in the ops, for each part of the axis.
+
+    Numerics: exact (changes nothing).
+
+    Example: rejected, because `%g` is the sum over the ranks and not the mean:
+    ```mlir
+    %g = mpcomm.all_reduce(%own) on @mesh axes ["dp"] sum : tensor<4xf32>
+    %p1 = mpcomm.sgd_update %p, %g, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    ```
+
+    Counts: nothing.
+  }];
+  let options = [
+    MPComm_AxisOption,
+    Option<"record", "record", "bool", "false",
+           "Record fingerprints instead of comparing with those recorded">
+  ];
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }
 

@@ -176,6 +176,14 @@ bool AxisShardings::visitCollective(CollectiveOpInterface op) {
     return changed;
   }
   case CollectiveKind::AllGather:
+    // Blocks along another dimension would be put together in the wrong order.
+    for (auto [operand, result, dim] :
+         llvm::zip(op->getOperands(), op->getResults(),
+                   cast<AllGatherOp>(op).getDims()))
+      if (AxisSharding held = get(operand);
+          held.isSplit() && !held.isSplitAlong(dim))
+        changed |= mark(result);
+    return changed;
   case CollectiveKind::Broadcast:
     return false;
   case CollectiveKind::AllToAll:
@@ -230,7 +238,7 @@ AxisSharding AxisShardings::getElementwise(Operation *op,
       partials == 1 &&
       (isa<arith::MulFOp>(op) ||
        (isa<arith::DivFOp>(op) && !get(operands.front()).isReplicated()));
-  bool isSame = isa<arith::ExtFOp, arith::TruncFOp>(op);
+  bool isSame = isa<arith::ExtFOp, arith::TruncFOp, PredivideOp>(op);
   bool isNegated = isa<arith::NegFOp>(op) && !all.isPartial(Reduction::Max);
   if (isSame || isNegated ||
       ((isSum || isProduct) && !all.isPartial(Reduction::Max)))
@@ -301,9 +309,7 @@ bool AxisShardings::visitOptimizer(OptimizerOpInterface op) {
   return changed;
 }
 
-/// The function that `op` calls, if it has a body of one block and takes the
-/// operands as its arguments; else null.
-static FunctionOpInterface getCallee(Operation *op) {
+FunctionOpInterface mpcomm::getFollowedCallee(Operation *op) {
   auto call = dyn_cast<CallOpInterface>(op);
   auto callee =
       call ? dyn_cast_or_null<FunctionOpInterface>(call.resolveCallable())
@@ -381,7 +387,8 @@ bool AxisShardings::visit(Operation *op) {
                                        : AxisSharding::local());
   if (ShardingAttr target = getReshardTarget(op))
     return markResults(op, getAxisSharding(target, axis.getValue()));
-  if (FunctionOpInterface callee = getCallee(op); callee && callee != function)
+  if (FunctionOpInterface callee = getFollowedCallee(op);
+      callee && callee != function)
     return visitCall(op, callee);
   bool operandVaries = anyVaries(op->getOperands());
   if (auto dependent = dyn_cast<RankDependentOpInterface>(op))

@@ -108,6 +108,13 @@ void mpcomm::packOperands(Block &block, RewriterBase &rewriter) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     auto launch = dyn_cast<mprt::LaunchOp>(op);
     auto contract = dyn_cast<linalg::ContractOp>(op);
+    // A copy of bytes: they lie in one piece.
+    if (auto slice = dyn_cast<mprt::AllSliceOp>(op)) {
+      for (OpOperand &operand : op.getOpOperands())
+        if (!mprt::isContiguous(cast<MemRefType>(operand.get().getType())))
+          pack(slice, operand, /*isRead=*/!slice.isDpsInit(&operand), rewriter);
+      continue;
+    }
     if (!(launch || contract) || llvm::none_of(op.getOpOperands(), isView) ||
         (launch && hasCode(launch)))
       continue;

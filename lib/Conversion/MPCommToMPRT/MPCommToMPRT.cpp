@@ -8,7 +8,8 @@
 //
 // Collectives on tensors become mprt.start and mprt.await, still on tensors:
 // in destination style, so that bufferization keeps a bucket in one place from
-// its gradients to the optimizer.
+// its gradients to the optimizer. What depends on the rank becomes a copy at
+// its coordinate, and the factor of a mean arithmetic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -318,47 +319,100 @@ SmallVector<Value> Lowering::await(OpBuilder &builder, Location loc,
   return results;
 }
 
-/// Programs do not address memory by their rank: an all_slice is the first
-/// block of what its group exchanges, which is the same from every rank.
+//===----------------------------------------------------------------------===//
+// What depends on the rank
+//===----------------------------------------------------------------------===//
+
+/// The rank's block of `blocks`, a row of as many as the group has ranks.
+static FailureOr<Value> sliceOwn(OpBuilder &builder,
+                                 RankDependentOpInterface op, Value blocks,
+                                 RankedTensorType type) {
+  auto mesh =
+      SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
+  if (!mesh)
+    return op->emitOpError("has no group: it names no mesh");
+  SmallVector<int64_t> sizes, strides;
+  int64_t stride = mesh.getNumRanks();
+  for (auto [name, size] :
+       llvm::zip(mesh.getAxisNames(), mesh.getAxisSizes())) {
+    stride /= size;
+    if (!llvm::is_contained(op.getAxesAttr(), name))
+      continue;
+    sizes.push_back(size);
+    strides.push_back(stride);
+  }
+  Location loc = op->getLoc();
+  Value output = tensor::EmptyOp::create(builder, loc, type.getShape(),
+                                         type.getElementType());
+  return mprt::AllSliceOp::create(builder, loc, type, sizes, strides, blocks,
+                                  output)
+      ->getResult(0);
+}
+
 LogicalResult Lowering::lowerRankDependent(OpBuilder &builder, Operation *op) {
-  auto slice = dyn_cast<AllSliceOp>(op);
-  if (!slice)
-    return op->emitOpError("depends on the rank in a way that the runtime does "
-                           "not know");
-  auto type = cast<RankedTensorType>(slice.getResult().getType());
-  SmallVector<int64_t> shape(
-      cast<RankedTensorType>(slice.getInput().getType()).getShape());
-  FailureOr<int64_t> group =
-      mpcomm::detail::lookupGroupSize(op, slice.getMeshAttr(), slice.getAxes());
+  Location loc = op->getLoc();
+  auto dependent = cast<RankDependentOpInterface>(op);
+  FailureOr<int64_t> group = mpcomm::detail::lookupGroupSize(
+      op, dependent.getMeshAttr(), dependent.getAxesAttr());
   if (failed(group))
     return op->emitOpError("has no group: its mesh lacks an axis");
-  int64_t dim = slice.getDim();
-  shape[dim] /= *group;
-  shape.insert(shape.begin() + dim, *group);
-  Location loc = op->getLoc();
-  // Blocks in front: [group, ...]; exchanged along the first dimension.
-  Value blocks = moveDim(
-      builder, loc, reshapeTo(builder, loc, slice.getInput(), shape), dim, 0);
-  DenseI64ArrayAttr front = builder.getDenseI64ArrayAttr(0);
-  auto exchange = AllToAllOp::create(
-      builder, loc, blocks.getType(), blocks, slice.getMeshAttr(),
-      slice.getAxesAttr(), /*split_dims=*/front, /*concat_dims=*/front);
-  if (Attribute tag = op->getAttr(kTagAttr))
-    exchange->setAttr(kTagAttr, tag);
-  auto started = start(builder, exchange);
-  if (failed(started))
+  FailureOr<Value> own = failure();
+  if (auto slice = dyn_cast<AllSliceOp>(op)) {
+    auto type = cast<RankedTensorType>(slice.getResult().getType());
+    Value blocks = slice.getInput();
+    if (slice.getDim() != 0)
+      blocks = splitToFront(builder, loc, blocks, slice.getDim(), *group);
+    own = sliceOwn(builder, dependent, blocks, type);
+  } else if (auto index = dyn_cast<AxisIndexOp>(op)) {
+    // One of all the numbers that it may be.
+    auto numbers = llvm::to_vector(llvm::seq<int32_t>(0, *group));
+    auto type = RankedTensorType::get(*group, builder.getI32Type());
+    Value all = arith::ConstantOp::create(
+        builder, loc, DenseElementsAttr::get(type, ArrayRef<int32_t>(numbers)));
+    own = sliceOwn(builder, dependent, all,
+                   cast<RankedTensorType>(index.getResult().getType()));
+  } else {
+    return op->emitOpError("depends on the rank in a way that the runtime does "
+                           "not know");
+  }
+  if (failed(own))
     return failure();
-  Value all = await(builder, loc, *started, 1).front();
-  exchange.erase();
-  SmallVector<int64_t> first(cast<RankedTensorType>(all.getType()).getShape());
-  SmallVector<int64_t> begin(first.size(), 0), strides(first.size(), 1);
-  first.front() = 1;
-  Value own = SliceOp::create(
-      builder, loc, RankedTensorType::get(first, type.getElementType()), all,
-      begin, first, strides);
-  op->replaceAllUsesWith(
-      ValueRange{reshapeTo(builder, loc, own, type.getShape())});
+  op->replaceAllUsesWith(ValueRange{*own});
   op->erase();
+  return success();
+}
+
+/// A reciprocal is exact for powers of two only, and 16 bits hold few numbers
+/// of ranks.
+static LogicalResult lowerPredivide(OpBuilder &builder, PredivideOp op) {
+  Location loc = op.getLoc();
+  FailureOr<int64_t> ranks =
+      mpcomm::detail::lookupGroupSize(op, op.getMeshAttr(), op.getAxes());
+  if (failed(ranks))
+    return op->emitOpError("has no group: its mesh lacks an axis");
+  Value value = op.getInput();
+  auto type = cast<RankedTensorType>(value.getType());
+  auto makeNumber = [&](RankedTensorType type, double number) {
+    return arith::ConstantOp::create(
+        builder, loc,
+        DenseElementsAttr::get(
+            type, builder.getFloatAttr(type.getElementType(), number)));
+  };
+  if (llvm::isPowerOf2_64(*ranks)) {
+    if (*ranks > 1)
+      value = arith::MulFOp::create(builder, loc, value,
+                                    makeNumber(type, 1.0 / double(*ranks)));
+  } else {
+    RankedTensorType wide = type;
+    if (type.getElementTypeBitWidth() < 32)
+      wide = type.clone(builder.getF32Type());
+    value = castFloat(builder, loc, value, wide.getElementType());
+    value = arith::DivFOp::create(builder, loc, value,
+                                  makeNumber(wide, double(*ranks)));
+    value = castFloat(builder, loc, value, type.getElementType());
+  }
+  op.replaceAllUsesWith(value);
+  op.erase();
   return success();
 }
 
@@ -445,12 +499,20 @@ void Lowering::lowerScan(ScanOp op) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult Lowering::lowerFunction(func::FuncOp function) {
+  function->removeAttr(kFingerprintsAttr); // of collectives on tensors
   SmallVector<Operation *> ops;
   SmallVector<func::CallOp> calls;
   function.walk([&](func::CallOp op) { calls.push_back(op); });
   for (func::CallOp op : calls)
     if (failed(lowerCall(op)))
       return failure();
+  SmallVector<PredivideOp> divisions;
+  function.walk([&](PredivideOp op) { divisions.push_back(op); });
+  for (PredivideOp op : divisions) {
+    OpBuilder builder(op);
+    if (failed(lowerPredivide(builder, op)))
+      return failure();
+  }
   SmallVector<ScanOp> loops;
   function.walk([&](ScanOp op) { loops.push_back(op); });
   for (ScanOp op : loops)

@@ -75,6 +75,7 @@ private:
   LogicalResult lowerLoop(mprt::CallOp op, ArrayRef<Value> buffers,
                           TypeRange types, Value scratch);
   LogicalResult lowerStart(mprt::StartOp op);
+  Value blockOf(mprt::AllSliceOp op, Value blocks);
   void callEvents(ArrayRef<EventCall> calls);
   FailureOr<int64_t> bucketCount(mprt::StartOp op);
   Value constant(Type type, int64_t value);
@@ -481,6 +482,30 @@ LogicalResult EntryPoint::lowerStart(mprt::StartOp op) {
   return success();
 }
 
+/// The address of the rank's own block of the row that begins at `blocks`.
+Value EntryPoint::blockOf(mprt::AllSliceOp op, Value blocks) {
+  Location loc = op.getLoc();
+  LLVM::LLVMFuncOp callee = declare("mprt_rank", {pointer}, i32);
+  Value rank = LLVM::CallOp::create(builder, loc, callee, context).getResult();
+  Value block = constant(i32, 0);
+  for (auto [size, stride] : llvm::zip(op.getSizes(), op.getStrides())) {
+    Value coordinate = LLVM::URemOp::create(
+        builder, loc,
+        LLVM::UDivOp::create(builder, loc, rank, constant(i32, stride)),
+        constant(i32, size));
+    block = LLVM::AddOp::create(
+        builder, loc,
+        LLVM::MulOp::create(builder, loc, block, constant(i32, size)),
+        coordinate);
+  }
+  int64_t bytes = mpcomm::detail::countBytes(op.getOutputs().front().getType());
+  Value offset = LLVM::MulOp::create(
+      builder, loc, LLVM::ZExtOp::create(builder, loc, i64, block),
+      constant(i64, bytes));
+  return LLVM::GEPOp::create(builder, loc, pointer, builder.getI8Type(), blocks,
+                             ArrayRef<LLVM::GEPArg>{offset});
+}
+
 void EntryPoint::callEvents(ArrayRef<EventCall> calls) {
   for (const EventCall &event : calls)
     call(event.isWait ? "mprt_stream_wait" : "mprt_event_record",
@@ -495,7 +520,7 @@ LogicalResult EntryPoint::lower(Operation *op) {
   };
   SmallVector<Value> addresses;
   if (isa<mprt::GemmOp, mprt::ConvolutionOp, mprt::PoolOp, mprt::CopyOp,
-          mprt::ZeroOp>(op))
+          mprt::ZeroOp, mprt::AllSliceOp>(op))
     for (Value operand : op->getOperands()) {
       FailureOr<Value> address = pointerTo(operand, op);
       if (failed(address))
@@ -528,6 +553,15 @@ LogicalResult EntryPoint::lower(Operation *op) {
   if (auto copy = dyn_cast<mprt::CopyOp>(op)) {
     call("mprt_copy",
          {compute, addresses[1], addresses[0], bytes(copy.getTarget())});
+    return success();
+  }
+  if (auto slice = dyn_cast<mprt::AllSliceOp>(op)) {
+    for (Value operand : op->getOperands())
+      if (!mprt::isContiguous(cast<MemRefType>(operand.getType())))
+        return op->emitOpError("expects contiguous buffers: run "
+                               "mpcomm-bufferize-step first");
+    call("mprt_copy", {compute, addresses[1], blockOf(slice, addresses[0]),
+                       bytes(slice.getOutputs().front())});
     return success();
   }
   if (auto zero = dyn_cast<mprt::ZeroOp>(op)) {

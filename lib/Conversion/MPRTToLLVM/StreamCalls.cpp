@@ -36,7 +36,7 @@ StreamCalls StreamCallCounter::countOp(Operation *op) {
   calls.kernels = isa<mprt::LaunchOp>(op) && !isEpilogue;
   calls.products = isa<mprt::GemmOp>(op);
   calls.windows = isa<mprt::ConvolutionOp, mprt::PoolOp>(op);
-  calls.copies = isa<mprt::CopyOp, mprt::ZeroOp>(op);
+  calls.copies = isa<mprt::CopyOp, mprt::ZeroOp, mprt::AllSliceOp>(op);
   return calls;
 }
 

@@ -20,6 +20,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "mpcomm/Transforms/Passes.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace mpcomm {
 #define GEN_PASS_DEF_DECOMPOSECOLLECTIVESPASS
@@ -174,17 +175,16 @@ void Decomposer::splitAxis(MeshOp mesh, unsigned axis, int64_t inner) {
   // mesh of this name.
   SymbolTableCollection symbols;
   module.walk([&](Operation *op) {
-    auto collective = dyn_cast<CollectiveOpInterface>(op);
-    auto dependent = dyn_cast<RankDependentOpInterface>(op);
-    if (!collective && !dependent)
-      return;
-    if (symbols.lookupNearestSymbolFrom(
-            op, collective ? collective.getMeshAttr()
-                           : dependent.getMeshAttr()) != mesh)
-      return;
-    ArrayAttr axes =
-        collective ? collective.getAxesAttr() : dependent.getAxesAttr();
-    if (!llvm::is_contained(axes, whole))
+    FlatSymbolRefAttr name;
+    ArrayAttr axes;
+    llvm::TypeSwitch<Operation *>(op)
+        .Case<CollectiveOpInterface, RankDependentOpInterface, PredivideOp>(
+            [&](auto user) {
+              name = user.getMeshAttr();
+              axes = user.getAxesAttr();
+            });
+    if (!name || symbols.lookupNearestSymbolFrom(op, name) != mesh ||
+        !llvm::is_contained(axes, whole))
       return;
     SmallVector<Attribute> parts;
     for (Attribute named : axes) {

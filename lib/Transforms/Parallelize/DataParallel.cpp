@@ -15,7 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Verify/Replication.h"
+#include "Verify/ShardingChecks.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -61,7 +61,6 @@ private:
                                   const AxisShardings &shardings);
   LogicalResult collect(OpOperand &use, func::FuncOp step, StringRef what);
   LogicalResult chooseWire();
-  Value divideByRanks(OpBuilder &builder, Value value);
   Operation *average(OpBuilder &builder, Value value);
   void average(Value value, const Uses &uses);
   void reduceMagnitudes();
@@ -274,29 +273,6 @@ LogicalResult DataParallel::chooseWire() {
          << "', expected f32, f16 or bf16";
 }
 
-/// A reciprocal is exact for powers of two only, and 16 bits hold few numbers
-/// of ranks.
-Value DataParallel::divideByRanks(OpBuilder &builder, Value value) {
-  Location loc = value.getLoc();
-  auto type = cast<RankedTensorType>(value.getType());
-  auto makeNumber = [&](RankedTensorType type, double number) {
-    return arith::ConstantOp::create(
-        builder, loc,
-        DenseElementsAttr::get(
-            type, builder.getFloatAttr(type.getElementType(), number)));
-  };
-  if (llvm::isPowerOf2_64(ranks))
-    return arith::MulFOp::create(builder, loc, value,
-                                 makeNumber(type, 1.0 / double(ranks)));
-  RankedTensorType wide = type;
-  if (type.getElementTypeBitWidth() < 32)
-    wide = type.clone(builder.getF32Type());
-  value = castFloat(builder, loc, value, wide.getElementType());
-  value = arith::DivFOp::create(builder, loc, value,
-                                makeNumber(wide, double(ranks)));
-  return castFloat(builder, loc, value, type.getElementType());
-}
-
 /// The mean of `value`, by an op whose first result it is.
 Operation *DataParallel::average(OpBuilder &builder, Value value) {
   Location loc = value.getLoc();
@@ -304,7 +280,9 @@ Operation *DataParallel::average(OpBuilder &builder, Value value) {
   bool isGradient = gradientValues.contains(value);
   auto reduction = Reduction::Mean;
   if (isGradient && averaging == Averaging::Before) {
-    value = divideByRanks(builder, value);
+    value = PredivideOp::create(builder, loc, value,
+                                FlatSymbolRefAttr::get(&getContext(), mesh),
+                                builder.getStrArrayAttr({StringRef(axis)}));
     reduction = Reduction::Sum;
   }
   Type element = type.getElementType(), travels = element;
@@ -395,7 +373,7 @@ void DataParallel::runOnOperation() {
     for (auto &[value, uses] : toAverage)
       average(value, uses);
     reduceMagnitudes();
-    if (failed(verifyResultsReplicated(step, shardings, axis)))
+    if (!verifyResults(step, shardings, /*isStep=*/true))
       return signalPassFailure();
   }
   remark::analysis(step.getLoc(), remark::RemarkOpts::name("DataParallel")

@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Form 3: synchronous collectives that all ranks come to, and replicated state.
+// Form 3: synchronous collectives.
 //
 //===----------------------------------------------------------------------===//
 
-#include "Verify/Replication.h"
+#include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Transforms/Passes.h"
 
 namespace mpcomm {
@@ -30,17 +30,14 @@ struct VerifyRankPrograms
 
   void runOnOperation() override {
     bool ok = true;
-    SmallVector<CollectiveOpInterface> collectives;
     getOperation().walk([&](Operation *op) {
-      if (auto collective = dyn_cast<CollectiveOpInterface>(op))
-        collectives.push_back(collective);
       if (!isa<AsyncOp, AwaitOp>(op))
         return;
       op->emitOpError() << "is in a rank program, expected synchronous "
                            "collectives";
       ok = false;
     });
-    if (!ok || failed(verifyReplication(getOperation(), collectives, axis)))
+    if (!ok)
       return signalPassFailure();
     markAllAnalysesPreserved();
   }

@@ -12,7 +12,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "Communicate/Communicator.h"
-#include "Verify/Replication.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/DenseMap.h"
 #include <map>
@@ -73,7 +72,6 @@ public:
   void check(Operation *op);
 
   bool ok = true;
-  SmallVector<CollectiveOpInterface> collectives;
 
 private:
   void start(AsyncOp async);
@@ -92,7 +90,6 @@ void ScheduleChecker::start(AsyncOp async) {
   int64_t number = started.size();
   started[async] = number;
   auto collective = cast<CollectiveOpInterface>(async.getCollective());
-  collectives.push_back(collective);
   inFlight[getCommunicator(collective)][number] = async;
 }
 
@@ -105,7 +102,6 @@ void ScheduleChecker::finish(AwaitOp await) {
 }
 
 void ScheduleChecker::checkSynchronous(CollectiveOpInterface op) {
-  collectives.push_back(op);
   auto it = inFlight.find(getCommunicator(op));
   if (it == inFlight.end() || it->second.empty())
     return;
@@ -145,8 +141,7 @@ struct VerifyScheduledPrograms
   void runOnOperation() override {
     ScheduleChecker checker;
     checker.check(getOperation());
-    if (!checker.ok ||
-        failed(verifyReplication(getOperation(), checker.collectives, axis)))
+    if (!checker.ok)
       return signalPassFailure();
     markAllAnalysesPreserved();
   }

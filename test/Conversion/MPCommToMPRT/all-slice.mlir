@@ -1,20 +1,16 @@
 // RUN: mpcomm-opt %s --convert-mpcomm-to-mprt --split-input-file | FileCheck %s
 
-// Programs do not address memory by their rank: an all_slice is the block that
-// comes from the first rank of what all exchange.
+// A rank copies the block at its own coordinate: nothing is sent.
 
-mpcomm.mesh @mesh <["dp" = 4]>
+mpcomm.mesh @mesh <["pp" = 3, "dp" = 4, "tp" = 2]>
 
+// CHECK-NOT: mprt.start
 // CHECK-LABEL: func.func @dim_0
 // CHECK-SAME: (%[[X:.*]]: tensor<8x3xf32>)
 func.func @dim_0(%x: tensor<8x3xf32>) -> tensor<2x3xf32> {
-  // CHECK: %[[B:.*]] = mpcomm.reshape %[[X]] : (tensor<8x3xf32>) -> tensor<4x2x3xf32>
-  // CHECK: mprt.start "all_to_all" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 ins({{.*}} : tensor<4x1x2x3xf32>) outs({{.*}} : tensor<4x1x2x3xf32>)
-  // CHECK: %[[A:.*]] = mprt.await event = 0
-  // CHECK: %[[R:.*]] = mpcomm.reshape %[[A]] : (tensor<4x1x2x3xf32>) -> tensor<4x2x3xf32>
-  // CHECK-NEXT: %[[S:.*]] = mpcomm.slice %[[R]], starts = [0, 0, 0], limits = [1, 2, 3], strides = [1, 1, 1] : (tensor<4x2x3xf32>) -> tensor<1x2x3xf32>
-  // CHECK-NEXT: %[[O:.*]] = mpcomm.reshape %[[S]] : (tensor<1x2x3xf32>) -> tensor<2x3xf32>
-  // CHECK-NEXT: return %[[O]]
+  // CHECK: %[[O:.*]] = tensor.empty() : tensor<2x3xf32>
+  // CHECK-NEXT: %[[R:.*]] = mprt.all_slice sizes = [4] strides = [2] ins(%[[X]] : tensor<8x3xf32>) outs(%[[O]] : tensor<2x3xf32>) -> (tensor<2x3xf32>)
+  // CHECK-NEXT: return %[[R]]
   %r = mpcomm.all_slice %x on @mesh axes ["dp"] dim = 0 : (tensor<8x3xf32>) -> tensor<2x3xf32>
   return %r : tensor<2x3xf32>
 }
@@ -24,11 +20,25 @@ func.func @dim_0(%x: tensor<8x3xf32>) -> tensor<2x3xf32> {
 // CHECK-SAME: (%[[X:.*]]: tensor<3x8xi64>)
 func.func @dim_1(%x: tensor<3x8xi64>) -> tensor<3x2xi64> {
   // CHECK: %[[B:.*]] = mpcomm.reshape %[[X]] : (tensor<3x8xi64>) -> tensor<3x4x2xi64>
-  // CHECK-NEXT: mpcomm.transpose %[[B]], dims = [1, 0, 2] : (tensor<3x4x2xi64>) -> tensor<4x3x2xi64>
-  // CHECK: mprt.start "all_to_all" "" id = 1
-  // CHECK: mprt.await event = 1
-  // CHECK: mpcomm.slice %{{.*}}, starts = [0, 0, 0], limits = [1, 3, 2]
-  // CHECK: return
+  // CHECK-NEXT: %[[T:.*]] = mpcomm.transpose %[[B]], dims = [1, 0, 2] : (tensor<3x4x2xi64>) -> tensor<4x3x2xi64>
+  // CHECK: mprt.all_slice sizes = [4] strides = [2] ins(%[[T]] : tensor<4x3x2xi64>) outs({{.*}} : tensor<3x2xi64>)
   %r = mpcomm.all_slice %x on @mesh axes ["dp"] dim = 1 : (tensor<3x8xi64>) -> tensor<3x2xi64>
   return %r : tensor<3x2xi64>
+}
+
+// Group ranks are in the order of the mesh's axes.
+// CHECK-LABEL: func.func @two_axes
+func.func @two_axes(%x: tensor<12xf32>) -> tensor<2xf32> {
+  // CHECK: mprt.all_slice sizes = [3, 2] strides = [8, 1] ins(%arg0
+  %r = mpcomm.all_slice %x on @mesh axes ["tp", "pp"] dim = 0 : (tensor<12xf32>) -> tensor<2xf32>
+  return %r : tensor<2xf32>
+}
+
+// A coordinate is one of the numbers that it may be.
+// CHECK-LABEL: func.func @axis_index
+func.func @axis_index() -> tensor<i32> {
+  // CHECK: %[[N:.*]] = arith.constant dense<[0, 1, 2, 3]> : tensor<4xi32>
+  // CHECK: mprt.all_slice sizes = [4] strides = [2] ins(%[[N]] : tensor<4xi32>) outs({{.*}} : tensor<i32>) -> (tensor<i32>)
+  %r = mpcomm.axis_index on @mesh axes ["dp"] : tensor<i32>
+  return %r : tensor<i32>
 }

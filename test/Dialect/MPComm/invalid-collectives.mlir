@@ -289,6 +289,41 @@ func.func @all_slice_c3(%x: tensor<8x4xf32>) {
 // -----
 
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @axis_index_c1() {
+  // expected-error @below {{result #0 must be 0D tensor of 32-bit signless integer values, but got 'tensor<1xi32>'}}
+  %0 = mpcomm.axis_index on @mesh axes ["dp"] : tensor<1xi32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @axis_index_c2() {
+  // expected-error @below {{names mesh axis "dp" twice}}
+  %0 = mpcomm.axis_index on @mesh axes ["dp", "dp"] : tensor<i32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+func.func @predivide_c2_none(%x: tensor<4xf32>) {
+  // expected-error @below {{expects at least one mesh axis}}
+  %0 = mpcomm.predivide %x on @mesh axes [] : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @predivide_c2_unknown(%x: tensor<4xf32>) {
+  // expected-error @below {{names @mesh, which is not an mpcomm.mesh}}
+  %0 = mpcomm.predivide %x on @mesh axes ["dp"] : tensor<4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 func.func @all_to_all_c1_split(%x: tensor<8x4xf32>) {
   // expected-error @below {{expects 'split_dims' in [0, 2), got 2}}
   %0 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dims = [2] concat_dims = [0] : (tensor<8x4xf32>) -> tensor<8x4xf32>

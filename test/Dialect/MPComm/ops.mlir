@@ -216,6 +216,10 @@ func.func @collectives(%x: tensor<8x4xf32>, %y: tensor<10xf32>) {
   %3 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] max wire f16 accumulate f16 dims = [1] : (tensor<8x4xf32>) -> tensor<8x2xf32>
   // CHECK: mpcomm.all_slice %{{.*}} on @mesh axes ["dp"] dim = 1 : (tensor<4x4xf32>) -> tensor<4x2xf32>
   %own = mpcomm.all_slice %2 on @mesh axes ["dp"] dim = 1 : (tensor<4x4xf32>) -> tensor<4x2xf32>
+  // CHECK: mpcomm.axis_index on @mesh axes ["pp", "dp"] : tensor<i32>
+  %index = mpcomm.axis_index on @mesh axes ["pp", "dp"] : tensor<i32>
+  // CHECK: mpcomm.predivide %{{.*}} on @mesh axes ["dp"] : tensor<10xf32>
+  %part = mpcomm.predivide %y on @mesh axes ["dp"] : tensor<10xf32>
   // CHECK: mpcomm.all_gather(%{{.*}}) on @mesh axes ["pp", "dp"] dims = [0] : (tensor<4x4xf32>) -> tensor<16x4xf32>
   %4 = mpcomm.all_gather(%2) on @mesh axes ["pp", "dp"] dims = [0] : (tensor<4x4xf32>) -> tensor<16x4xf32>
   // CHECK: mpcomm.all_to_all(%{{.*}}) on @mesh axes ["dp"] split_dims = [0] concat_dims = [1] : (tensor<8x4xf32>) -> tensor<4x8xf32>

@@ -402,3 +402,51 @@ func.func @start_c3_permute(%x: memref<8xf32>) {
   mprt.start "permute" "" id = 0 communicator = 0 event = 0 peer = -1 accumulate f32 targets [0] ins() outs(%x : memref<8xf32>)
   return
 }
+
+// -----
+
+func.func @all_slice_c1(%x: memref<8xf32>, %y: tensor<4xf32>) {
+  // expected-error @below {{expects operands that are all tensors or all buffers}}
+  %r = mprt.all_slice sizes = [2] strides = [1] ins(%x : memref<8xf32>) outs(%y : tensor<4xf32>) -> (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @all_slice_c1_count(%x: memref<8xf32>, %y: memref<4xf32>) {
+  // expected-error @below {{expects one input and one output, got 2 and 1}}
+  mprt.all_slice sizes = [2] strides = [1] ins(%x, %x : memref<8xf32>, memref<8xf32>) outs(%y : memref<4xf32>)
+  return
+}
+
+// -----
+
+func.func @all_slice_c2(%x: memref<8xf32>, %y: memref<4xf32>) {
+  // expected-error @below {{expects as many sizes as strides, positive and of 32 bits together, got [2] and [0]}}
+  mprt.all_slice sizes = [2] strides = [0] ins(%x : memref<8xf32>) outs(%y : memref<4xf32>)
+  return
+}
+
+// -----
+
+func.func @all_slice_c2_product(%x: memref<8xf32>, %y: memref<4xf32>) {
+  // expected-error @below {{expects as many sizes as strides, positive and of 32 bits together, got [65536, 65536] and [65536, 1]}}
+  mprt.all_slice sizes = [65536, 65536] strides = [65536, 1] ins(%x : memref<8xf32>) outs(%y : memref<4xf32>)
+  return
+}
+
+// -----
+
+func.func @all_slice_c3(%x: memref<8xf32>, %y: memref<4xf32>) {
+  // expected-error @below {{expects an input of 4 blocks of the output, got 'memref<8xf32>' and 'memref<4xf32>'}}
+  mprt.all_slice sizes = [2, 2] strides = [2, 1] ins(%x : memref<8xf32>) outs(%y : memref<4xf32>)
+  return
+}
+
+// -----
+
+func.func @all_slice_c3_type(%x: memref<8xf32>, %y: memref<4xi32>) {
+  // expected-error @below {{expects an input of 2 blocks of the output}}
+  mprt.all_slice sizes = [2] strides = [1] ins(%x : memref<8xf32>) outs(%y : memref<4xi32>)
+  return
+}

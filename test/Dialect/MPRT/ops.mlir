@@ -66,6 +66,9 @@ func.func @gemm(%a: memref<8x4xf32>, %b: memref<4x16xf32>, %c: memref<8x16xf32>,
 func.func @calls(%a: memref<64xf32>, %b: memref<64xf32>) {
   // CHECK: mprt.copy %{{.*}}, %{{.*}} : memref<64xf32>, memref<64xf32>
   mprt.copy %a, %b : memref<64xf32>, memref<64xf32>
+  // CHECK: mprt.all_slice sizes = [2, 4] strides = [8, 1] ins(%{{.*}} : memref<64xf32>) outs(%{{.*}} : memref<8xf32>)
+  %c = memref.alloc() : memref<8xf32>
+  mprt.all_slice sizes = [2, 4] strides = [8, 1] ins(%a : memref<64xf32>) outs(%c : memref<8xf32>)
   // CHECK: mprt.zero %{{.*}} : memref<64xf32>
   mprt.zero %a : memref<64xf32>
   return

@@ -4,7 +4,8 @@
 # mpcomm.all_slice gives each rank its own block: gathered again, the blocks are
 # what was cut. On two and four ranks, along each dimension. Values are small
 # whole numbers, so that nothing is rounded; no two of a tensor are equal, so
-# that a block of another rank's would be seen.
+# that a block of another rank's would be seen. mpcomm.axis_index gives each rank
+# its number. Neither communicates.
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -40,6 +41,16 @@ def program(ranks):
             '%%g%d = mpcomm.all_gather(%%s%d) on @mesh axes ["dp"] dims = [%d] : (%s) -> %s'
             % (i, i, dim, block, whole),
         ]
+    arguments.append('%at: tensor<RANKSxf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "at", '
+                     'mpcomm.donated = 4 : i64}'.replace("RANKS", str(ranks)))  # fmt: skip
+    results.append('tensor<%dxf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "at"}' % ranks)
+    returned.append(("%all", "tensor<%dxf32>" % ranks))
+    body += [
+        '%i = mpcomm.axis_index on @mesh axes ["dp"] : tensor<i32>',
+        "%f = arith.sitofp %i : tensor<i32> to tensor<f32>",
+        "%v = mpcomm.reshape %f : (tensor<f32>) -> tensor<1xf32>",
+        '%%all = mpcomm.all_gather(%%v) on @mesh axes ["dp"] dims = [0] : (tensor<1xf32>) -> tensor<%dxf32>' % ranks,
+    ]
     return """mpcomm.mesh @mesh <["dp" = %d]>
 func.func @train_step(%s,
     %%x: tensor<1xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
@@ -66,17 +77,20 @@ def main():
         for n in shape:
             count *= n
         initial[name] = (shape, [float(100 * i + k) for k in range(count)])
-    weights = write_tensors(os.path.join(FOLDER, "w.safetensors"), initial)
     data = write_tensors(os.path.join(FOLDER, "d.safetensors"), {"x": ([16], [0.0] * 16)})
     for ranks in (2, 4):
         out = os.path.join(FOLDER, "out-%d.safetensors" % ranks)
+        weights = write_tensors(os.path.join(FOLDER, "w-%d.safetensors" % ranks),
+                                {**initial, "at": ([ranks], [-1.0] * ranks)})  # fmt: skip
         run(RUN, build(ranks), "--np", ranks, "--weights", weights, "--data", data, "--steps", STEPS,
             "--save-weights", out, "--quiet")  # fmt: skip
         for name, values in read_tensors(out).items():
-            expected = [v + STEPS for v in initial[name][1]]
+            expected = [float(i) for i in range(ranks)]
+            if name != "at":
+                expected = [v + STEPS for v in initial[name][1]]
             if values != expected:
                 sys.exit("%s on %d ranks: %s, expected %s" % (name, ranks, values, expected))
-        print("%d ranks: every block is its own" % ranks)
+        print("%d ranks: every block is its own, and so is the number" % ranks)
 
 
 main()

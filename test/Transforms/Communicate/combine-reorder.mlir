@@ -17,7 +17,7 @@
 // RUN: mpcomm-opt %s --mpcomm-combine-collectives="%{cluster}" --mpcomm-make-async --mpcomm-schedule-overlap="%{cluster}" -o %t.first
 // RUN: mpcomm-sim %t.first --%{cluster} | FileCheck %s --check-prefix=FIRST
 // FIRST: step 2641.4 us
-// RUN: mpcomm-opt %s --mpcomm-combine-collectives="%{cluster} reorder" --mpcomm-make-async --mpcomm-schedule-overlap="%{cluster}" --mpcomm-verify-scheduled-programs -o %t.joint
+// RUN: mpcomm-opt %s --mpcomm-combine-collectives="%{cluster} reorder" --mpcomm-make-async --mpcomm-schedule-overlap="%{cluster}" --mpcomm-verify-scheduled-programs --mpcomm-verify-shardings -o %t.joint
 // RUN: mpcomm-sim %t.joint --%{cluster} | FileCheck %s --check-prefix=JOINT
 // JOINT: step 2097.2 us
 

@@ -8,7 +8,7 @@
 // RUN: mpcomm-opt %s --mpcomm-decompose-collectives="cluster=%S/Inputs/two-levels.json" --split-input-file \
 // RUN:   --remarks-filter="mpcomm.*" --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 // What comes out is a rank program still.
-// RUN: mpcomm-opt %s --mpcomm-decompose-collectives="cluster=%S/Inputs/two-levels.json" --split-input-file --mpcomm-verify-rank-programs -o /dev/null
+// RUN: mpcomm-opt %s --mpcomm-decompose-collectives="cluster=%S/Inputs/two-levels.json" --split-input-file --mpcomm-verify-shardings -o /dev/null
 // RUN: not mpcomm-opt %s --mpcomm-decompose-collectives="cluster=no-such" --split-input-file 2>&1 | FileCheck %s --check-prefix=NONE
 // NONE: no-such
 

@@ -1,7 +1,7 @@
 // Collectives start where they stood and are awaited before the first use, the
 // end of the block, or a barrier of their communicator.
 
-// RUN: mpcomm-opt %s --mpcomm-make-async --mpcomm-verify-scheduled-programs | FileCheck %s
+// RUN: mpcomm-opt %s --mpcomm-make-async --mpcomm-verify-scheduled-programs --mpcomm-verify-shardings | FileCheck %s
 // RUN: mpcomm-opt %s --mpcomm-make-async --mpcomm-make-async | FileCheck %s
 // RUN: mpcomm-opt %s --mpcomm-make-async --remarks-filter="mpcomm.*" \
 // RUN:   --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK

@@ -3,8 +3,8 @@
 
 // RUN: mpcomm-opt %s --mpcomm-schedule-overlap="cluster=%S/Inputs/one-level.json" | FileCheck %s
 // RUN: mpcomm-opt %s --mpcomm-schedule-overlap="cluster=%S/Inputs/one-level.json reorder-compute=false" | FileCheck %s --check-prefix=FIXED
-// RUN: mpcomm-opt %s --mpcomm-schedule-overlap="cluster=%S/Inputs/one-level.json" --mpcomm-verify-scheduled-programs -o /dev/null
-// RUN: mpcomm-opt %s --mpcomm-schedule-overlap="cluster=%S/Inputs/one-level.json max-nodes=1" --mpcomm-verify-scheduled-programs -o /dev/null
+// RUN: mpcomm-opt %s --mpcomm-schedule-overlap="cluster=%S/Inputs/one-level.json" --mpcomm-verify-scheduled-programs --mpcomm-verify-shardings -o /dev/null
+// RUN: mpcomm-opt %s --mpcomm-schedule-overlap="cluster=%S/Inputs/one-level.json max-nodes=1" --mpcomm-verify-scheduled-programs --mpcomm-verify-shardings -o /dev/null
 // RUN: mpcomm-opt %s --mpcomm-schedule-overlap="cluster=%S/Inputs/one-level.json" \
 // RUN:   --remarks-filter="mpcomm.*" --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 // RUN: not mpcomm-opt %s --mpcomm-schedule-overlap="memory-bytes=-1" 2>&1 | FileCheck %s --check-prefix=BOUND

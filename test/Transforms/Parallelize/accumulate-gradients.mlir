@@ -4,7 +4,7 @@
 // RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=4 -split-input-file | FileCheck %s
 // What is replicated stays so, through the calls.
 // RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=4 -split-input-file \
-// RUN:   --mpcomm-verify-rank-programs -o /dev/null
+// RUN:   --mpcomm-verify-shardings -o /dev/null
 // RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=1 -split-input-file \
 // RUN:   | FileCheck %s --check-prefix=ONE
 // RUN: mpcomm-opt %s --mpcomm-accumulate-gradients=micro-batches=4 -split-input-file \

@@ -3,7 +3,7 @@
 // mark of one gradient share its all_reduce.
 
 // RUN: mpcomm-opt %s --mpcomm-verify-training-graph --mpcomm-data-parallel="size=2" \
-// RUN:   --mpcomm-verify-rank-programs | FileCheck %s
+// RUN:   --mpcomm-verify-shardings | FileCheck %s
 
 // CHECK-LABEL: func.func @train_step
 func.func @train_step(

@@ -4,7 +4,7 @@
 // RUN: mpcomm-opt %s --mpcomm-data-parallel="size=2 micro-batches=2" | FileCheck %s
 // RUN: mpcomm-opt %s --mpcomm-data-parallel=size=2 | FileCheck %s --check-prefix=ONE
 // RUN: mpcomm-opt %s --mpcomm-data-parallel="size=2 micro-batches=2" --mpcomm-accumulate-gradients=micro-batches=2 \
-// RUN:   --mpcomm-verify-rank-programs -o /dev/null
+// RUN:   --mpcomm-verify-shardings -o /dev/null
 
 // CHECK-LABEL: func.func @train_step(
 // CHECK-SAME: %[[W:.*]]: tensor<2xf32> {{{.*}}"w"{{.*}}}, %[[LAST:.*]]: tensor<2xf32> {{{.*}}"last"{{.*}}}, %[[NOW:.*]]: tensor<2xf32> {{{.*}}"now"

@@ -5,7 +5,7 @@
 // RUN: mpcomm-opt %s -split-input-file --mpcomm-data-parallel="size=2" \
 // RUN:   --mpcomm-data-parallel="size=2" | FileCheck %s
 // RUN: mpcomm-opt %s -split-input-file --mpcomm-data-parallel="size=2" \
-// RUN:   --mpcomm-data-parallel --mpcomm-verify-rank-programs | FileCheck %s
+// RUN:   --mpcomm-data-parallel --mpcomm-verify-shardings | FileCheck %s
 // RUN: mpcomm-opt %s -split-input-file --mpcomm-data-parallel="size=1 axis=one mesh=m" \
 // RUN:   | FileCheck %s --check-prefix=ONE
 // RUN: mpcomm-opt %s -split-input-file --mpcomm-data-parallel="size=2" \

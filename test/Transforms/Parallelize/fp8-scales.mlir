@@ -1,12 +1,12 @@
 // Histories are replicated state: magnitudes that differ are
 // reduced, together, before the first scale that comes from one of them.
 
-// RUN: mpcomm-opt %s --mpcomm-data-parallel="size=2" --mpcomm-verify-rank-programs | FileCheck %s
+// RUN: mpcomm-opt %s --mpcomm-data-parallel="size=2" --mpcomm-verify-shardings | FileCheck %s
 // RUN: mpcomm-opt %s --mpcomm-data-parallel="size=2" --mpcomm-data-parallel="size=2" | FileCheck %s
 // RUN: sed 's/"dp" = 2/"dp" = 1/' %s | mpcomm-opt --mpcomm-data-parallel | FileCheck %s --check-prefix=ONE
 // RUN: mpcomm-opt %s --mpcomm-data-parallel="size=2" --remarks-filter="mpcomm.*" \
 // RUN:   --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
-// RUN: not mpcomm-opt %s --mpcomm-verify-rank-programs 2>&1 | FileCheck %s --check-prefix=VERIFY
+// RUN: not mpcomm-opt %s --mpcomm-verify-shardings 2>&1 | FileCheck %s --check-prefix=VERIFY
 
 // ONE-NOT: all_reduce
 // REMARK: DataParallel{{.*}}magnitudes=3, ranks=2

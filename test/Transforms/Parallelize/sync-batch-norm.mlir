@@ -3,7 +3,7 @@
 // is not taken twice.
 
 // RUN: mpcomm-opt %s --mpcomm-data-parallel="size=2" --mpcomm-sync-batch-norm \
-// RUN:   --mpcomm-verify-rank-programs | FileCheck %s
+// RUN:   --mpcomm-verify-shardings | FileCheck %s
 // RUN: mpcomm-opt %s --mpcomm-data-parallel="size=1" --mpcomm-sync-batch-norm \
 // RUN:   | FileCheck %s --check-prefix=ONE
 // RUN: mpcomm-opt %s --mpcomm-data-parallel="size=2" --mpcomm-sync-batch-norm \

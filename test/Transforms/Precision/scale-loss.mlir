@@ -9,7 +9,7 @@
 // RUN: mpcomm-opt %s --mpcomm-scale-loss="mode=dynamic clip-norm=0.5 check-gradients" --mpcomm-verify-training-graph | FileCheck %s --check-prefix=CHECKED
 // RUN: mpcomm-opt %s --mpcomm-scale-loss="check-gradients" --mpcomm-verify-training-graph | FileCheck %s --check-prefix=ONLY
 // RUN: mpcomm-opt %s --mpcomm-scale-loss | FileCheck %s --check-prefix=NONE
-// RUN: mpcomm-opt %s --mpcomm-scale-loss="mode=dynamic" --mpcomm-data-parallel=size=2 --mpcomm-verify-rank-programs | FileCheck %s --check-prefix=RANKS
+// RUN: mpcomm-opt %s --mpcomm-scale-loss="mode=dynamic" --mpcomm-data-parallel=size=2 --mpcomm-verify-shardings | FileCheck %s --check-prefix=RANKS
 // RUN: mpcomm-opt %s --mpcomm-scale-loss="mode=dynamic" --remarks-filter="mpcomm.*" --remark-format=emitRemark -o /dev/null 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=REMARK
 

@@ -115,27 +115,3 @@ func.func @train_step(%x: tensor<4xf32>, %c: i1) -> tensor<4xf32> {
   %a = mpcomm.await %f : !mpcomm.future<tensor<4xf32>>
   return %a : tensor<4xf32>
 }
-
-// -----
-
-// Gradients are followed through asyncs and awaits.
-mpcomm.mesh @mesh <["tp" = 2, "dp" = 2]>
-func.func @train_step(
-    %w: tensor<4xf32>, %lr: tensor<f32>,
-    %x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"}) -> (tensor<4xf32>, tensor<4xf32>) {
-  %f = mpcomm.async {
-    %r = mpcomm.all_reduce(%x) on @mesh axes ["dp"] mean : tensor<4xf32>
-    mpcomm.yield %r : tensor<4xf32>
-  } : !mpcomm.future<tensor<4xf32>>
-  %g = mpcomm.async {
-    %r = mpcomm.all_reduce(%x) on @mesh axes ["tp"] mean : tensor<4xf32>
-    mpcomm.yield %r : tensor<4xf32>
-  } : !mpcomm.future<tensor<4xf32>>
-  %a = mpcomm.await %f : !mpcomm.future<tensor<4xf32>>
-  // expected-note@+1 {{it depends on argument #2 'x'}}
-  %b = mpcomm.await %g : !mpcomm.future<tensor<4xf32>>
-  %w1 = mpcomm.sgd_update %w, %a, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
-  // expected-error@+1 {{'mpcomm.sgd_update' op has a gradient, operand #1, which may differ between ranks along 'dp'}}
-  %w2 = mpcomm.sgd_update %w, %b, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
-  return %w1, %w2 : tensor<4xf32>, tensor<4xf32>
-}

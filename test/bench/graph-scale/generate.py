@@ -14,7 +14,7 @@ attention apart from the others; --gpt3 gives it the sizes of the 175-billion on
 
 A step of one block passes the gates and gets its 16 gradients averaged:
 RUN: %python %s --ops=1 | mpcomm-opt --mpcomm-verify-training-graph \
-RUN:   --mpcomm-data-parallel=size=2 --mpcomm-verify-rank-programs \
+RUN:   --mpcomm-data-parallel=size=2 --mpcomm-verify-shardings \
 RUN:   | FileCheck %s
 CHECK-COUNT-17: mpcomm.all_reduce
 CHECK-NOT: mpcomm.all_reduce

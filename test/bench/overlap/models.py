@@ -14,7 +14,7 @@ what is published.
 Every model passes the gates, in several types, and is scheduled; small sizes here.
 GPT-2 small has 148 parameters and the loss: as many all_reduces.
 RUN: %python %s gpt2-small --batch=1 --sequence=128 -o %t.gpt
-RUN: mpcomm-opt %t.gpt --mpcomm-verify-training-graph --mpcomm-data-parallel=size=8 --mpcomm-verify-rank-programs | grep -c "mpcomm.all_reduce" | FileCheck %s --check-prefix=GPT
+RUN: mpcomm-opt %t.gpt --mpcomm-verify-training-graph --mpcomm-data-parallel=size=8 --mpcomm-verify-shardings | grep -c "mpcomm.all_reduce" | FileCheck %s --check-prefix=GPT
 GPT: {{^149$}}
 RUN: mpcomm-opt %t.gpt --mpcomm-graph=mesh=dp:8 -o /dev/null
 RUN: %python %s bert-large --batch=1 --sequence=64 --dtype=bf16 | mpcomm-opt --mpcomm-graph=mesh=dp:8 -o /dev/null

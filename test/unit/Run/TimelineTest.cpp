@@ -144,7 +144,7 @@ TEST(Timeline, StandsBehindTheCollectiveBefore) {
 /// A pipeline of two ranks with a pass of one micro-batch each way.
 TEST(Timeline, ShowsPassesOfStages) {
   auto manifest = parseManifest(R"({
-    "abi": 7, "schedule": "gpipe", "mesh": {"axes": [{"name": "pp", "size": 2}]},
+    "abi": 8, "schedule": "gpipe", "mesh": {"axes": [{"name": "pp", "size": 2}]},
     "communicators": [{"axes": ["pp"]}],
     "functions": [
       {"name": "train_step", "entry": "mpcomm_first", "coordinates": [{"pp": 0}],

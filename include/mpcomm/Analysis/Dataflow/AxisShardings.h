@@ -81,12 +81,17 @@ private:
 /// it.
 AxisSharding getAxisSharding(ShardingAttr sharding, llvm::StringRef axis);
 
+/// The function that `op` calls, if it has a body of one block and takes the
+/// operands as its arguments; else null.
+mlir::FunctionOpInterface getFollowedCallee(mlir::Operation *op);
+
 /// The shardings along `axis` in a function that all ranks run:
 /// - arguments are what their `mpcomm.sharding` says; without it, those of role
 ///   `batch` and `rng` are local, and futures from outside, others replicated;
 /// - collectives over the axis make what they are named for: an all_reduce of
-///   partial or local values is replicated, as is an all_gather, and a
-///   broadcast; a reduce_scatter is split;
+///   partial or local values is replicated, as is a broadcast, and an
+///   all_gather, unless of blocks along another dimension; a reduce_scatter is
+///   split;
 /// - an op that works element by element on values split alike is split, too;
 ///   sums of squares of split values are partial;
 /// - results of recv, of other collectives over the axis, of ops that depend on
@@ -110,6 +115,8 @@ public:
   /// `function` may be a declaration.
   AxisShardings(mlir::FunctionOpInterface function, llvm::StringRef axis,
                 Gradients gradients = Gradients::AsTheyAre);
+
+  mlir::StringAttr getAxis() const { return axis; }
 
   AxisSharding get(mlir::Value value) const { return states.lookup(value); }
   /// Whether ranks may hold different values.

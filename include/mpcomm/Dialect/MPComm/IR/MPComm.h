@@ -49,6 +49,7 @@ inline constexpr llvm::StringLiteral kTargetsAttr = "mpcomm.targets";
 inline constexpr llvm::StringLiteral kShardingAttr = "mpcomm.sharding";
 inline constexpr llvm::StringLiteral kGlobalTypeAttr = "mpcomm.global_type";
 inline constexpr llvm::StringLiteral kStageAttr = "mpcomm.stage";
+inline constexpr llvm::StringLiteral kFingerprintsAttr = "mpcomm.fingerprints";
 inline constexpr llvm::StringLiteral kTagAttr = "mpcomm.tag";
 
 namespace detail {
@@ -106,6 +107,8 @@ mlir::Attribute getBucketKey(mlir::Operation *op);
 /// Verifies that the mesh exists and has the axes, and that shapes and ranks
 /// fit the size of the group.
 llvm::LogicalResult verifyMeshUse(mlir::Operation *op,
+                                  mlir::FlatSymbolRefAttr name,
+                                  mlir::ArrayAttr axes,
                                   mlir::SymbolTableCollection &symbols);
 
 } // namespace detail

@@ -1,8 +1,7 @@
 // The axis along which batches differ is an option.
 
-// RUN: not mpcomm-opt %s --mpcomm-verify-rank-programs="axis=data" 2>&1 | FileCheck %s
-// RUN: mpcomm-opt %s --mpcomm-verify-rank-programs="axis=other" -o /dev/null
-// RUN: not mpcomm-opt %s --mpcomm-verify-scheduled-programs="axis=data" 2>&1 | FileCheck %s
+// RUN: not mpcomm-opt %s --mpcomm-verify-shardings="axis=data" 2>&1 | FileCheck %s
+// RUN: mpcomm-opt %s --mpcomm-verify-shardings="axis=other" -o /dev/null
 
 // CHECK: error: 'func.return' op returns result #0 'w' of role 'parameter', which may differ between ranks along 'data'
 mpcomm.mesh @mesh <["data" = 2]>

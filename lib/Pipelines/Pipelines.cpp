@@ -354,6 +354,14 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     reshards.gradients = options.zero > 1;
     passes.addPass(createInsertReshardsPass(reshards));
   }
+  // What ranks hold can be checked where they hold what is declared: state that
+  // is to be split is still whole until it is localized.
+  auto addBeforeLocal = [&](std::unique_ptr<Pass> pass) {
+    if (options.zero > 0)
+      addProved(passes, std::move(pass));
+    else
+      addChecked(passes, std::move(pass));
+  };
   // After the reductions, which then run once a step.
   if (isPipeline(options)) {
     int64_t pipelineRanks = options.getPipelineRanks();
@@ -383,11 +391,11 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     pipeline.memoryBytes = options.memoryBytes;
     pipeline.cluster = options.getCluster();
     pipeline.profileFile = options.profileFile;
-    addChecked(passes, createSchedulePipelinePass(pipeline));
+    addBeforeLocal(createSchedulePipelinePass(pipeline));
   } else if (options.microBatches > 1) {
     AccumulateGradientsPassOptions accumulate;
     accumulate.microBatches = options.microBatches;
-    addChecked(passes, createAccumulateGradientsPass(accumulate));
+    addBeforeLocal(createAccumulateGradientsPass(accumulate));
   }
 
   // After micro-batches and stages, which are made of whole types.

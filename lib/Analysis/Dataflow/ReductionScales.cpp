@@ -266,6 +266,12 @@ bool ReductionScales::visitRegions(Operation *op) {
   for (Value operand : op->getOperands())
     if (isFloat(operand))
       passed = passed.join(getOperand(operand));
+  // Up from what an earlier visit found, so that this ends.
+  for (Region &region : op->getRegions())
+    for (Block &block : region)
+      for (Value argument : block.getArguments())
+        if (isFloat(argument))
+          passed = passed.join(get(argument));
   for (bool again = true; again; changed |= again) {
     again = false;
     for (Region &region : op->getRegions())

@@ -680,7 +680,10 @@ LogicalResult EntryPoint::run(Manifest &manifest, StreamCallCounter &counter) {
 static SmallVector<func::FuncOp> inCallOrder(ArrayRef<func::FuncOp> functions,
                                              SymbolTable &symbols) {
   llvm::SetVector<func::FuncOp> order;
+  llvm::DenseSet<func::FuncOp> entered;
   std::function<void(func::FuncOp)> visit = [&](func::FuncOp function) {
+    if (!entered.insert(function).second)
+      return;
     for (auto call : function.getBody().front().getOps<mprt::CallOp>())
       if (auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
           callee && !callee.isExternal())

@@ -23,7 +23,6 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Analysis/Dataflow/AxisShardings.h"
 #include "mpcomm/Analysis/StepSignature.h"
-#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"

@@ -14,7 +14,6 @@
 
 #include "Verify/Fingerprints.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/Support/xxhash.h"
 #include <map>
 
@@ -385,8 +384,9 @@ void FunctionFingerprints::visitCollective(CollectiveOpInterface op) {
     }
     return;
   }
-  for (int64_t target : op.getTargets(group.empty() ? 1 : group[0].second))
-    number = mix(number, target);
+  if (FailureOr<int64_t> ranks = op.getGroupSize(); succeeded(ranks))
+    for (int64_t target : op.getTargets(*ranks))
+      number = mix(number, target);
   SmallVector<DenseI64ArrayAttr> lists;
   if (auto bucket = dyn_cast<BucketableOpInterface>(op.getOperation()))
     for (StringRef name : bucket.getOperandLists())
@@ -458,6 +458,11 @@ void FunctionFingerprints::visit(Operation *op) {
     return set(slice.getResult(),
                block(get(slice.getInput()), slice.getDim(), group));
   }
+  if (auto index = dyn_cast<AxisIndexOp>(op)) {
+    Group group = getGroup(op, index.getMeshAttr(), index.getAxes());
+    return set(index.getResult(),
+               mix(hashText("coordinate"), hashGroup(group)));
+  }
   if (auto division = dyn_cast<PredivideOp>(op)) {
     Group group = getGroup(op, division.getMeshAttr(), division.getAxes());
     return set(division.getResult(), divide(get(division.getInput()), group));
@@ -498,12 +503,19 @@ void FunctionFingerprints::visit(Operation *op) {
   uint64_t number = 0;
   FunctionOpInterface callee = getFollowedCallee(op);
   if (callee && callee != function) {
-    for (Value operand : op->getOperands())
-      number = mix(number, get(operand));
+    // Nothing is known yet of a function that calls itself by way of others.
     SmallVector<int64_t> numbers = getCallee(callee);
-    for (OpResult result : op->getResults())
-      set(result, mix(numbers[result.getResultNumber()], number));
-    return;
+    if (numbers.size() > op->getNumResults()) {
+      for (Value operand : op->getOperands())
+        number = mix(number, get(operand));
+      for (OpResult result : op->getResults())
+        set(result, mix(numbers[result.getResultNumber()], number));
+      if (numbers.back()) {
+        uint64_t &messages = sent[hashText("messages of calls")];
+        messages = mix(messages, numbers.back());
+      }
+      return;
+    }
   }
   number = hashRegions(op, hashOp(op));
   for (OpResult result : op->getResults())

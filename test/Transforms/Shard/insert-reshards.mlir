@@ -6,11 +6,11 @@
 // RUN:   --remarks-filter="mpcomm-insert.*" --remark-format=emitRemark 2>%t.remarks | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK --input-file=%t.remarks
 // RUN: mpcomm-opt %s --split-input-file \
-// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-insert-reshards{gradients},mpcomm-localize,mpcomm-verify-rank-programs,mpcomm-simplify-collectives)' \
+// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-insert-reshards{gradients},mpcomm-localize,mpcomm-verify-shardings,mpcomm-verify-rank-programs,mpcomm-simplify-collectives)' \
 // RUN:   | FileCheck %s --check-prefix=LOCAL
 // With micro-batches all of that is in the body, whose sums are of parts.
 // RUN: mpcomm-opt %s --split-input-file \
-// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-insert-reshards{gradients},mpcomm-accumulate-gradients{micro-batches=3},mpcomm-localize,mpcomm-verify-rank-programs,mpcomm-simplify-collectives,mpcomm-verify-communication)' \
+// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-insert-reshards{gradients},mpcomm-accumulate-gradients{micro-batches=3},mpcomm-localize,mpcomm-verify-shardings,mpcomm-verify-rank-programs,mpcomm-simplify-collectives,mpcomm-verify-communication)' \
 // RUN:   | FileCheck %s --check-prefix=MICRO
 
 mpcomm.mesh @mesh <["dp" = 2]>

@@ -67,6 +67,8 @@ def programs():
     for name, source, options in (
         ("gpt", block, "mesh=dp:4"),
         ("gpt, ZeRO", block, "mesh=dp:2 precision=bf16 zero=1"),
+        ("gpt, ZeRO 2", block, "mesh=dp:2 zero=2 micro-batches=2"),
+        ("gpt, ZeRO 3", block, "mesh=dp:2 precision=bf16 zero=3"),
         ("gpt, ZeRO, exact", block, "mesh=dp:4 precision=bf16 zero=1 numerics=exact average=before"),
         ("gpt, two levels", block, "mesh=dp:8 cluster=%s max-bucket-bytes=20000" % TWO_LEVELS),
         ("gpt, two levels, divided before", block, "mesh=dp:8 average=before cluster=%s" % TWO_LEVELS),

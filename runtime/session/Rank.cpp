@@ -86,18 +86,6 @@ Expected<std::vector<std::string>> Rank::gatherText(const std::string &mine,
   return texts;
 }
 
-Error mprt::agree(uint64_t index, uint64_t size, const Error &mine,
-                  const Gather &gather) {
-  uint8_t failed = mine.failed();
-  std::vector<uint8_t> all(size);
-  if (Error error = gather(&failed, all.data(), 1))
-    return mine ? mine : error;
-  auto first = uint64_t(std::find(all.begin(), all.end(), 1) - all.begin());
-  if (first == size || first == index)
-    return mine;
-  return mine ? mine.reportedElsewhere() : Error::elsewhereOn(unsigned(first));
-}
-
 Error Rank::agree(const Error &mine) {
   return mprt::agree(index(), size(), mine,
                      [this](const void *own, void *all, uint64_t bytes) {

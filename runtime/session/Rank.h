@@ -14,6 +14,7 @@
 #define MPCOMM_RUNTIME_SESSION_RANK_H
 
 #include "files/Manifest.h"
+#include "support/Agreement.h"
 #include "support/Error.h"
 
 #include "session/World.h"
@@ -25,16 +26,6 @@
 struct mpcomm_session;
 
 namespace mprt {
-
-/// Every rank's `bytes` at `mine` to every rank's `all`, in order of rank.
-using Gather =
-    std::function<Error(const void *mine, void *all, uint64_t bytes)>;
-
-/// How rank `index` of `size` agrees with the others on whether all came with a
-/// success. Otherwise the first that came with a failure gets it back, others
-/// theirs or who that is, as what is reported elsewhere.
-Error agree(uint64_t index, uint64_t size, const Error &mine,
-            const Gather &gather);
 
 class Rank : public World {
 public:
@@ -65,7 +56,7 @@ public:
   Expected<std::vector<std::string>> gatherText(const std::string &mine,
                                                 const char *what);
 
-  /// Outside of any program, as the function above.
+  /// Outside of any program, as the function of this name.
   Error agree(const Error &mine);
 
   /// The context's message after `function` returned `status`.

@@ -16,7 +16,7 @@
 
 #include "data/Runtime.h"
 #include "files/Manifest.h"
-#include "session/Rank.h"
+#include "support/Agreement.h"
 
 #include "mpcomm/Runtime/Session.h"
 

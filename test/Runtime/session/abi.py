@@ -44,8 +44,9 @@ source, hollow = os.path.join(WORK, "hollow.c"), os.path.join(WORK, "hollow.so")
 with open(source, "w", encoding="utf-8") as file:
     file.write('#include "mpcomm/Runtime/Session.h"\n')
     file.writelines("%s { __builtin_trap(); }\n" % text for text in declarations)
-subprocess.run([CC, "-std=c11", "-g", "-O0", "-fPIC", "-shared", "-I" + os.path.join(ROOT, "include"), source,
-                "-o", hollow], check=True)  # fmt: skip
+# By its name alone, which is what the record then has.
+subprocess.run([CC, "-std=c11", "-g", "-O0", "-fPIC", "-shared", "-I" + os.path.join(ROOT, "include"), "hollow.c",
+                "-o", "hollow.so"], cwd=WORK, check=True)  # fmt: skip
 if os.environ.get("MPCOMM_RECORD_ABI"):
     os.makedirs(os.path.dirname(RECORD), exist_ok=True)
     subprocess.run(["abidw", "--no-show-locs", "--no-corpus-path", "--no-comp-dir-path", "--no-write-default-sizes",

@@ -140,7 +140,7 @@ Operation *AsyncOp::getCollective() {
 }
 
 LogicalResult PredivideOp::verify() {
-  return detail::verifyAxes(*this, getAxes()); // predivide C2
+  return detail::verifyAxes(*this, getAxes()); // predivide C1
 }
 
 LogicalResult AsyncOp::verify() {

@@ -119,9 +119,10 @@ def LocalizePass : Pass<"mpcomm-localize", "::mlir::ModuleOp"> {
     sums of squares over all ranks, and a flag the greatest of theirs.
 
     Assumes: Form 3, with shardings of `mpcomm-assign-shardings` or written by
-    hand: `flat` over whole axes.
+    hand: `flat` over whole axes; and reshards of `mpcomm-insert-reshards`.
 
     Guarantees: Form 3; along the axes, each result is what its sharding says.
+    No `mpcomm.reshard` is left in functions whose state is split.
     Padding is zero in gradients and whole values, and what updates make of
     that in state; it is part of no result.
 

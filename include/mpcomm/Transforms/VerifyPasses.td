@@ -112,7 +112,8 @@ def VerifyShardingsPass
     : Pass<"mpcomm-verify-shardings", "::mlir::ModuleOp"> {
   let summary = "Checks what the ranks hold of each result and each gradient";
   let description = [{
-    Assumes: IR that passes its verifiers, in Form 3 or 4.
+    Assumes: IR that passes its verifiers, in Form 3 or 4, and no state that is
+    declared to be split and is still whole (see `mpcomm-localize`).
 
     Derives, for each part of `axis`, what the ranks along it hold of every
     value, from the shardings and roles of arguments on.

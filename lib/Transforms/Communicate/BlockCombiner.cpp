@@ -169,7 +169,8 @@ SmallVector<BucketCandidate> BlockCombiner::getOnlyRun() {
 
 /// For each bucket of gathers, the last op that it is after, apart from its
 /// operands: computation waits no longer if it starts there, by the model, and
-/// before it takes no memory. Without times there are no such ops.
+/// before it takes no memory. Without times there are those of gathers of state
+/// alone, for their memory.
 SmallVector<Operation *>
 BlockCombiner::getGatherPlaces(const BucketingPlan &plan,
                                ArrayRef<BucketCandidate> kept) {

@@ -107,14 +107,23 @@ Operation *mpcomm::getLatePlace(Operation *op) {
   return nullptr;
 }
 
+/// Whether the value is a part of state, or that in another type.
+static bool isPartOfState(Value value) {
+  // A parameter may be narrowed before it is gathered.
+  for (Operation *op = value.getDefiningOp();
+       op && op->getNumOperands() == 1 &&
+       OpTrait::hasElementwiseMappableTraits(op);
+       op = value.getDefiningOp())
+    value = op->getOperand(0);
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto function = argument ? dyn_cast_if_present<FunctionOpInterface>(
+                                 argument.getOwner()->getParentOp())
+                           : FunctionOpInterface();
+  return function && getArgumentSharding(function, argument.getArgNumber());
+}
+
 bool mpcomm::gathersState(BucketableOpInterface op) {
-  return op.isGather() && llvm::all_of(op->getOperands(), [](Value operand) {
-           auto argument = dyn_cast<BlockArgument>(operand);
-           auto function = dyn_cast_if_present<FunctionOpInterface>(
-               operand.getParentBlock()->getParentOp());
-           return argument && function &&
-                  getArgumentSharding(function, argument.getArgNumber());
-         });
+  return op.isGather() && llvm::all_of(op->getOperands(), isPartOfState);
 }
 
 int mpcomm::getGatherBefore(ArrayRef<int64_t> bytes, int64_t largest) {

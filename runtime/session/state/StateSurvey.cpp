@@ -121,7 +121,7 @@ Expected<StateSurvey> mprt::surveyState(std::vector<SharedTensor> tensors,
   std::vector<uint64_t> mine(survey.tensors.size());
   Finding finding;
   for (const StateTensor &tensor : state.tensors(/*optimizer=*/true)) {
-    // None for a part that is all padding.
+    // None for a part that is all padding, nor for state that is not asked for.
     auto first = places.find({tensor.name, tensor.first});
     if (first == places.end())
       continue;

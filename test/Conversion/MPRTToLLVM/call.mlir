@@ -112,3 +112,17 @@ func.func @calls_nothing(%arena: memref<0xi8>) attributes {mprt.arena_bytes = 0 
 func.func private @nothing() attributes {mprt.results = []} {
   return
 }
+
+// -----
+
+func.func private @one(%x: memref<4xf32>, %arena: memref<0xi8>)
+    attributes {mprt.arena_bytes = 0 : i64, mprt.bucket_bytes = 0 : i64, mprt.results = []} {
+  mprt.call @other ins(%x : memref<4xf32>) scratch(%arena : memref<0xi8>)
+  return
+}
+func.func private @other(%x: memref<4xf32>, %arena: memref<0xi8>)
+    attributes {mprt.arena_bytes = 0 : i64, mprt.bucket_bytes = 0 : i64, mprt.results = []} {
+  // expected-error @below {{calls 'one', which is being run: a program has no stack for that}}
+  mprt.call @one ins(%x : memref<4xf32>) scratch(%arena : memref<0xi8>)
+  return
+}

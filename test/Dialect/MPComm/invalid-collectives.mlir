@@ -307,7 +307,7 @@ func.func @axis_index_c2() {
 // -----
 
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
-func.func @predivide_c2_none(%x: tensor<4xf32>) {
+func.func @predivide_c1_none(%x: tensor<4xf32>) {
   // expected-error @below {{expects at least one mesh axis}}
   %0 = mpcomm.predivide %x on @mesh axes [] : tensor<4xf32>
   return
@@ -315,7 +315,7 @@ func.func @predivide_c2_none(%x: tensor<4xf32>) {
 
 // -----
 
-func.func @predivide_c2_unknown(%x: tensor<4xf32>) {
+func.func @predivide_c1_unknown(%x: tensor<4xf32>) {
   // expected-error @below {{names @mesh, which is not an mpcomm.mesh}}
   %0 = mpcomm.predivide %x on @mesh axes ["dp"] : tensor<4xf32>
   return

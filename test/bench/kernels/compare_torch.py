@@ -5,7 +5,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""Kernels that a layer of Inputs/llama.py adds to the forward and the backward pass, and
+"""Kernels that a layer of Inputs/small_llama.py adds to the forward and the backward pass, and
 the bytes that they read and write, here (remark `Formed`, target cuda, bf16, without the
 kernels of the optimizer) and by torch.compile (autocast to bf16). Run it with a Python that
 has PyTorch 2:
@@ -36,7 +36,7 @@ SIZES = {"f32": 4, "bf16": 2}
 def ours(a, layers, folder):
     """Launches and bytes of train_step without those of updates."""
     step = os.path.join(folder, "step.mlir")
-    call(sys.executable, "-W", "ignore", os.path.join(a.bin, "mpcomm-import"), os.path.join(HERE, "Inputs", "llama.py"),
+    call(sys.executable, "-W", "ignore", os.path.join(a.bin, "mpcomm-import"), os.path.join(HERE, "Inputs", "small_llama.py"),
          "-Olayers=%d" % layers, "-Obatch=%d" % a.batch, "-Ocontext=%d" % a.context, "-o", step)  # fmt: skip
     text = call(os.path.join(a.bin, "mpcomm-opt"), step, "-o", os.devnull, "--mlir-print-ir-after=mpcomm-form-kernels",
                 "--remarks-filter=mpcomm-form-kernels",
@@ -58,7 +58,7 @@ def ours(a, layers, folder):
 
 def theirs(a, layers):
     """What TorchInductor schedules in both graphs, but for calls of libraries."""
-    import llama
+    import small_llama
     import torch
     from torch._inductor import config, graph, scheduler
 
@@ -73,12 +73,12 @@ def theirs(a, layers):
         return module
 
     graph.GraphLowering._compile_to_module = compile_to_module
-    net = llama.Llama(layers, a.context)
+    net = small_llama.make(layers, a.context)
     ids = torch.zeros(a.batch, a.context, dtype=torch.int64)
 
     def step(x, y):
         with torch.autocast("cpu", torch.bfloat16):
-            return llama.loss(net(x), y)
+            return small_llama.loss(net(x), y)
 
     torch.compile(step)(ids, ids).backward()
     graph.GraphLowering._compile_to_module = compiled

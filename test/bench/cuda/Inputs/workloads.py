@@ -24,6 +24,9 @@ import torch.nn.functional as F
 
 import mpcomm_import as mi
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "Inputs"))
+from llama import Llama  # noqa: E402
+
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 3, "..", "docs", "examples")
 
 # layers, width, heads, context, vocabulary (GPT-2's 50257, rounded up to 64 as is usual)
@@ -79,55 +82,6 @@ class ResNet(nn.Module):
 
     def forward(self, x):
         return self.head(self.blocks(self.stem(x)).mean((2, 3)))
-
-
-def rotate(x, cos, sin):
-    a, b = x.chunk(2, -1)
-    return x * cos + torch.cat([-b, a], -1) * sin
-
-
-class LlamaBlock(nn.Module):
-    """Touvron et al., LLaMA, 2023, with grouped queries."""
-
-    def __init__(self, d, heads, groups, inner):
-        super().__init__()
-        self.heads, self.groups, size = heads, groups, d // heads
-        self.ln1, self.ln2 = (nn.Parameter(torch.ones(d)) for _ in range(2))
-        self.q, self.k, self.v = (nn.Linear(d, n * size, bias=False) for n in (heads, groups, groups))
-        self.proj = nn.Linear(d, d, bias=False)
-        self.gate, self.up = (nn.Linear(d, inner, bias=False) for _ in range(2))
-        self.down = nn.Linear(inner, d, bias=False)
-
-    def forward(self, x, cos, sin):
-        b, t, d = x.shape
-        split = lambda y, n: y.view(b, t, n, d // self.heads).transpose(1, 2)
-        y = F.rms_norm(x, (d,), self.ln1, 1e-5)
-        q, k, v = split(self.q(y), self.heads), split(self.k(y), self.groups), split(self.v(y), self.groups)
-        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        k, v = (z.repeat_interleave(self.heads // self.groups, 1) for z in (k, v))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.proj(y.transpose(1, 2).reshape(b, t, d))
-        y = F.rms_norm(x, (d,), self.ln2, 1e-5)
-        return x + self.down(F.silu(self.gate(y)) * self.up(y))
-
-
-class Llama(nn.Module):
-    def __init__(self, layers, d, heads, groups, inner, context, vocabulary):
-        super().__init__()
-        self.wte = nn.Embedding(vocabulary, d)
-        nn.init.normal_(self.wte.weight, std=0.02)
-        self.blocks = nn.ModuleList(LlamaBlock(d, heads, groups, inner) for _ in range(layers))
-        self.norm, self.head = nn.Parameter(torch.ones(d)), nn.Linear(d, vocabulary, bias=False)
-        size = d // heads
-        angles = torch.outer(torch.arange(context), 10000.0 ** (-torch.arange(0, size, 2) / size)).repeat(1, 2)
-        self.register_buffer("cos", angles.cos())
-        self.register_buffer("sin", angles.sin())
-
-    def forward(self, ids):
-        x = self.wte(ids)
-        for block in self.blocks:
-            x = block(x, self.cos, self.sin)
-        return self.head(F.rms_norm(x, x.shape[-1:], self.norm, 1e-5))
 
 
 def workload(model="gpt2-small", batch=8, steps=4, seed=0):

@@ -62,7 +62,8 @@ AttentionCode::AttentionCode(mprt::AttentionOp op, ArrayRef<MemRefType> layouts,
 }
 
 /// Blocks of attention that a device computes at a time, about: two on each of
-/// 132 processors.
+/// 132 processors. Nothing but their order depends on it, so that it need not
+/// be exact.
 static constexpr int64_t kBlocksAtATime = 264;
 
 /// The least divisor of `all` heads whose parts are as many blocks; all of

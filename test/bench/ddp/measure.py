@@ -43,7 +43,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXAMPLES = os.path.join(HERE, *[".."] * 3, "docs", "examples")
-sys.path.insert(0, os.path.join(HERE, "Inputs"))
+sys.path[:0] = [os.path.join(HERE, "Inputs"), os.path.join(HERE, os.pardir, "Inputs")]
+import at_best  # noqa: E402
 import ddp_rank  # noqa: E402  (no PyTorch until it runs)
 
 # model: (options of the model file, samples of a rank, timed steps)
@@ -58,18 +59,10 @@ def model_file(model):
 
 
 def peer_environment(words):
-    """What makes PyTorch fast on Debian: OpenBLAS takes current processors for a
-    generic one, and malloc gives memory back that the next step needs."""
-    env = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    if "lean" not in words:
-        env.update(MALLOC_MMAP_THRESHOLD_="1000000000",
-                   MALLOC_TRIM_THRESHOLD_="8000000000", MALLOC_TOP_PAD_="64000000")
-    with open("/proc/cpuinfo") as file:
-        flags = file.read()
-    if "avx512f" in flags:
-        env.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
-    elif "avx2" in flags:
-        env.setdefault("OPENBLAS_CORETYPE", "Haswell")
+    env = {**os.environ, **at_best.environment()}
+    if "lean" in words:
+        for name in [name for name in env if name.startswith("MALLOC_")]:
+            del env[name]
     if "tcmalloc" in words:
         env["LD_PRELOAD"] = tcmalloc()
     return env

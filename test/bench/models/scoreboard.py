@@ -62,8 +62,10 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, *[os.pardir] * 3))
 ZOO = os.path.join(HERE, "zoo", "zoo.py")
-sys.path[:0] = [os.path.join(HERE, "zoo"),
+sys.path[:0] = [os.path.join(HERE, "zoo"), os.path.join(ROOT, "test", "bench", "Inputs"),
                 os.path.join(ROOT, "test", "Integration", "PyTorch", "Inputs")]
+import at_best  # noqa: E402
+
 IN_DOUBLE = "-f64"  # in names of files
 MARK = "<!-- rows: test/bench/models/scoreboard.py --report -->\n"
 
@@ -216,7 +218,8 @@ class Bench:
             with tempfile.TemporaryDirectory() as folder:
                 out = os.path.join(folder, "out")
                 run([sys.executable, "-W", "ignore", os.path.abspath(__file__), "--job",
-                     json.dumps(job), "--out", out], self.a, AT_BEST)
+                     json.dumps(job), "--out", out], self.a,
+                    at_best.environment(PYTHONWARNINGS="ignore"))
                 with open(out) as file:
                     return json.load(file)
         return self.get(entry.name, stage, make)
@@ -230,12 +233,6 @@ class Bench:
         name = f"PyTorch {torch.__version__.split('+')[0]}" + (" compiled" if compiled else "")
         return self.asked(entry, f"{name} {ranks}",
                           ["peer", entry.name, ranks, self.a.steps, compiled])
-
-
-# A rank of a peer has one thread; memory that a step frees is kept for the next one.
-AT_BEST = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": "SkylakeX",
-           "MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000",
-           "MALLOC_TOP_PAD_": "64000000", "PYTHONWARNINGS": "ignore"}
 
 
 def job(words, out):

@@ -67,7 +67,7 @@ if [ $preset = dev ] && ! command -v ccache >/dev/null; then
   preset=release
 fi
 jobs=$(jobs_here)
-configure "$preset" "$build_dir"
+configure "$preset" "$build_dir" -DMPCOMM_BUILD_TESTS=ON
 say "build: $jobs jobs"
 cmake --build "$build_dir" --parallel "$jobs" </dev/null
 say "build: done after $((SECONDS - start)) s; testing"
@@ -75,8 +75,9 @@ say "build: done after $((SECONDS - start)) s; testing"
 lit=$(sed -n 's/^MPCOMM_LIT:FILEPATH=//p' "$build_dir/CMakeCache.txt")
 results=$build_dir/test/results.xml
 rm -f "$results"
+# In a random order, so that those that run one at a time are among others and no job waits.
 # lit's own exit status says no more than the results do.
-"$lit" -sv -j "$jobs" "${lit_args[@]}" \
+"$lit" -sv -j "$jobs" --order=random "${lit_args[@]}" \
   --xunit-xml-output "$results" "$build_dir/test" \
   </dev/null || true
 summary=$(python3 "$ROOT/tools/dev/summarize.py" "$results")

@@ -114,12 +114,8 @@ def main():
     gpu = emulator.compile(path("step.mlir"), "gpu")
     found = []
     for program, options, environment in (cpu, [], {}), (gpu, ["--device", "cuda"], emulator.environment):
-        old = dict(os.environ)
-        os.environ.update(environment)
         run(RUN, program, "--weights", weights, "--data", data, "--steps", 1, "--seed", 3, "--save-weights", path("out"),
-            "--quiet", *options)  # fmt: skip
-        os.environ.clear()
-        os.environ.update(old)
+            "--quiet", *options, environment=environment)  # fmt: skip
         found.append(read_tensors(path("out")))
     for i, (value, shape) in enumerate(graph.results):
         a, b = (list(f["o%d" % i]) for f in found)

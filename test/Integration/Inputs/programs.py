@@ -24,11 +24,12 @@ from seal import seal
 FORMATS = {"F32": "f", "F64": "d", "F16": "e", "I32": "i", "I64": "q", "BOOL": "?"}
 
 
-def run(*command, expected=0, limit=120):
-    """What a command printed; the test ends where its status is another."""
+def run(*command, expected=0, limit=120, environment=()):
+    """What a command printed; the test ends where its status is another. `environment`: what it
+    is given beside this process's."""
     command = [str(word) for word in command]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=limit)  # fmt: skip
+                          timeout=limit, env={**os.environ, **dict(environment)})  # fmt: skip
     if done.returncode != expected:
         sys.exit("%s\nended with status %d, expected %d:\n%s"
                  % (" ".join(command), done.returncode, expected, done.stdout))  # fmt: skip

@@ -30,6 +30,7 @@ lib_dir = os.path.join(config.mpcomm_obj_root, "lib")
 
 # Longer names first: lit replaces in this order.
 for tool in [
+    "mpcomm-checkpoint",
     "mpcomm-lsp-server",
     "mpcomm-compile",
     "mpcomm-import",

@@ -41,6 +41,12 @@ enum class Role : uint8_t {
 
 std::string_view nameOf(Role role);
 
+/// True for what a file of weights has: it is of the model, not of how it is
+/// trained.
+inline bool isWeight(Role role) {
+  return role == Role::Parameter || role == Role::Buffer;
+}
+
 /// True for what lives from one step to the next and goes into a checkpoint.
 inline bool isState(Role role) {
   return role == Role::Parameter || role == Role::OptimizerState ||

@@ -17,6 +17,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
@@ -129,7 +130,50 @@ Error StateFile::checkParts() {
   return {};
 }
 
+/// The files that a model's index names, ascending.
+static Expected<std::set<std::string>> filesOf(const std::string &path) {
+  Expected<MappedFile> mapped = MappedFile::open(path);
+  if (mapped.failed())
+    return mapped.error();
+  std::string_view text = mapped->contents();
+  nlohmann::json index =
+      nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
+  std::set<std::string> names;
+  auto map = index.is_object() ? index.find("weight_map") : index.end();
+  bool isGood = map != index.end() && map->is_object() && !map->empty();
+  if (isGood)
+    for (const auto &[tensor, file] : map->items()) {
+      isGood &= file.is_string() && !file.get<std::string>().empty() &&
+                file.get<std::string>().find('/') == std::string::npos;
+      if (isGood)
+        names.insert(file.get<std::string>());
+    }
+  if (!isGood)
+    return fail(path, ": not the index of a model: expected JSON with the name "
+                      "of a file in the same folder for each tensor in "
+                      "'weight_map'");
+  return names;
+}
+
+Expected<StateFile> StateFile::openModel(const std::string &path) {
+  Expected<std::set<std::string>> names = filesOf(path);
+  if (names.failed())
+    return names.error();
+  StateFile state;
+  fs::path folder = resolve(path).parent_path();
+  for (const std::string &name : *names) {
+    Expected<SafeTensors> file = SafeTensors::open(folder / name);
+    Error error = file ? state.add(file.take()) : file.error();
+    if (error)
+      return makeError(error.status(), path,
+                       ": a file of this model: ", error.message());
+  }
+  return state;
+}
+
 Expected<StateFile> StateFile::open(const std::string &path) {
+  if (path.ends_with(".index.json"))
+    return openModel(path);
   StateFile state;
   auto add = [&](Expected<SafeTensors> file) {
     return file ? state.add(file.take()) : file.error();
@@ -163,6 +207,27 @@ uint64_t StateFile::digest() const {
 const TensorEntry *StateFile::find(const std::string &name) const {
   auto found = tensors.find(name);
   return found == tensors.end() ? nullptr : &found->second.whole;
+}
+
+std::vector<std::string> StateFile::names() const {
+  std::vector<std::string> list;
+  for (const auto &[name, tensor] : tensors)
+    list.push_back(name);
+  return list;
+}
+
+std::string StateFile::roleOf(const std::string &name) const {
+  const auto &metadata =
+      files[tensors.at(name).parts.begin()->second].metadata();
+  auto found = metadata.find(std::string(rolePrefix) + name);
+  return found == metadata.end() ? "" : found->second;
+}
+
+bool StateFile::hasChecksum(const std::string &name) const {
+  for (const auto &[first, file] : tensors.at(name).parts)
+    if (!files[file].metadata().count(std::string(tensorChecksumPrefix) + name))
+      return false;
+  return true;
 }
 
 Error StateFile::readPart(const std::string &name, const TensorEntry &whole,

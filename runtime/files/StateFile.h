@@ -19,6 +19,14 @@
 // Shards are never changed: what is another shard has another name. Those that
 // no index names any more go.
 //
+// A checkpoint says of each tensor that is neither parameter nor buffer what it
+// is, in the metadata of the files that have it, under `mpcomm.role.NAME`, and
+// how many others there are, in the index, as `mpcomm.weights`.
+//
+// A large model of Hugging Face is several such files and a JSON file, whose
+// name ends with ".index.json", that says which tensor is in which of them. It
+// is a file of state, too.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef MPCOMM_RUNTIME_FILES_STATEFILE_H
@@ -35,6 +43,12 @@ inline constexpr std::string_view shardPrefix = "mpcomm.shard.";
 inline constexpr std::string_view partPrefix = "mpcomm.part.";
 /// The metadata of a part.
 std::string describePart(uint64_t first, const Shape &whole);
+
+/// Before the name of a tensor of the optimizer, in the metadata of a
+/// checkpoint.
+inline constexpr std::string_view rolePrefix = "mpcomm.role.";
+/// How many parameters and buffers a checkpoint has, in the index.
+inline constexpr std::string_view weightsKey = "mpcomm.weights";
 
 /// An open file of state, with all of its shards.
 class StateFile {
@@ -53,6 +67,14 @@ public:
 
   /// The tensor of that name, or null.
   const TensorEntry *find(const std::string &name) const;
+  /// Of all tensors, ascending.
+  std::vector<std::string> names() const;
+  /// What a tensor is where it is neither parameter nor buffer, as the manifest
+  /// calls it; empty otherwise.
+  std::string roleOf(const std::string &name) const;
+  /// Whether all parts of a tensor have checksums, which `read` compares.
+  bool hasChecksum(const std::string &name) const;
+  size_t fileCount() const { return files.size(); }
   /// As SafeTensors::read.
   Error read(const std::string &name, const TensorEntry &entry,
              void *destination) const {
@@ -63,6 +85,7 @@ public:
                  uint64_t first, uint64_t count, void *destination) const;
 
 private:
+  static Expected<StateFile> openModel(const std::string &path);
   Error add(SafeTensors file);
   Error checkParts();
 

@@ -147,7 +147,7 @@ class CliDocs(unittest.TestCase):
     def test_of_the_tools(self):
         for name in os.listdir(os.path.join(BUILD, "bin")):
             path = os.path.join(BUILD, "bin", name)
-            if name not in ("mpcomm-run", "mpcomm-compile", "mpcomm-report", "mpcomm-sim"):
+            if name not in ("mpcomm-run", "mpcomm-checkpoint", "mpcomm-compile", "mpcomm-report", "mpcomm-sim"):
                 continue
             with self.subTest(name):
                 subprocess.run([sys.executable, SCRIPT, "--output", FOLDER, "--version", "1.2",

@@ -23,6 +23,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sys/mman.h>
 #include <thread>
 
@@ -79,15 +80,25 @@ std::string Shards::fileOf(uint64_t writer) const {
 
 std::map<std::string, std::string> Shards::metadataOf(uint64_t writer) const {
   std::map<std::string, std::string> metadata;
-  for (const SharedTensor &tensor : tensors)
-    if (tensor.whole && tensor.writer == writer)
+  for (const SharedTensor &tensor : tensors) {
+    if (tensor.writer != writer)
+      continue;
+    if (tensor.whole)
       metadata[std::string(partPrefix) + tensor.name] =
           describePart(tensor.first, *tensor.whole);
+    if (!isWeight(tensor.role))
+      metadata[std::string(rolePrefix) + tensor.name] = nameOf(tensor.role);
+  }
   if (writer != 0) {
     metadata["mpcomm.step"] = indexMetadata.at("mpcomm.step");
     return metadata;
   }
   metadata.insert(indexMetadata.begin(), indexMetadata.end());
+  std::set<std::string> weights;
+  for (const SharedTensor &tensor : tensors)
+    if (isWeight(tensor.role))
+      weights.insert(tensor.name);
+  metadata[std::string(weightsKey)] = std::to_string(weights.size());
   for (uint64_t other = 1; other < counts.size(); ++other)
     if (counts[other])
       metadata[std::string(shardPrefix) + std::to_string(other)] =

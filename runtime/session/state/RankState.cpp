@@ -364,7 +364,7 @@ std::vector<StateTensor> RankState::tensors(bool optimizer) const {
   std::vector<StateTensor> list;
   for (size_t index : stateSlots()) {
     const Slot &slot = slots[index];
-    if (optimizer || slot.role == Role::Parameter || slot.role == Role::Buffer)
+    if (optimizer || isWeight(slot.role))
       list.push_back(
           {{slot.name, slot.type,
             slot.split ? Shape{int64_t(slot.range.count)} : slot.shape,

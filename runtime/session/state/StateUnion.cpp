@@ -58,9 +58,8 @@ mprt::unionOfState(const std::vector<FunctionSet> &sets, bool optimizer) {
       if (!function)
         continue;
       for (const ManifestArgument &argument : function->arguments) {
-        bool isKept = optimizer ? isState(argument.role)
-                                : argument.role == Role::Parameter ||
-                                      argument.role == Role::Buffer;
+        bool isKept =
+            optimizer ? isState(argument.role) : isWeight(argument.role);
         if (!isKept || !own.insert(argument.name).second)
           continue;
         auto [entry, isNew] = known.try_emplace(argument.name, all.size());
@@ -73,6 +72,7 @@ mprt::unionOfState(const std::vector<FunctionSet> &sets, bool optimizer) {
           SharedTensor &tensor = all[entry->second][range.first];
           if (tensor.holders.empty()) {
             tensor.name = argument.name;
+            tensor.role = argument.role;
             tensor.type = argument.type;
             tensor.shape = argument.shape;
             tensor.first = range.first;

@@ -44,6 +44,7 @@ struct SharedState {
 /// A tensor of the state, or a part of one, and who holds it.
 struct SharedTensor {
   std::string name;
+  Role role = Role::Parameter;
   DType type = MPRT_F32;
   /// Of a part: how many elements, in row-major order from `first`, of a tensor
   /// of shape `whole`.

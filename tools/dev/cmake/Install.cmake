@@ -3,7 +3,7 @@
 # known; nothing is listed by hand that CMake knows, so a new library is
 # installed too. Packages.cmake makes packages of the components:
 #
-#   runtime       bin/mpcomm-run, the shared libraries
+#   runtime       bin/mpcomm-run, bin/mpcomm-checkpoint, the shared libraries
 #   runtime-dnnl  lib/libmprt_dnnl.so, which is loaded where oneDNN is wanted;
 #                 in the same way runtime-mpi and runtime-gloo
 #   runtime-dev   include/mpcomm/Runtime, lib/cmake/MPComm, lib/pkgconfig
@@ -91,7 +91,8 @@ if(MPCOMM_BUILD_RUNTIME)
     "runtime of compiled training steps: the functions that programs call")
   mpcomm_install_library(mpcomm_session Session
     "sessions: training with compiled programs, from C")
-  mpcomm_collect(tools EXECUTABLE ${PROJECT_SOURCE_DIR}/tools/mpcomm-run)
+  mpcomm_collect(tools EXECUTABLE ${PROJECT_SOURCE_DIR}/tools/mpcomm-run
+                 ${PROJECT_SOURCE_DIR}/tools/mpcomm-checkpoint)
   mpcomm_collect(modules MODULE_LIBRARY ${PROJECT_SOURCE_DIR}/runtime)
   set_target_properties(${tools} ${modules} PROPERTIES INSTALL_RPATH "${rpath}")
   mpcomm_install_tools(runtime ${tools})

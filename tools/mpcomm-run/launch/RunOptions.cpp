@@ -261,7 +261,9 @@ void CommandLine::addPlace(RunOptions &o) {
 
 void CommandLine::addTraining(RunOptions &o) {
   group = "Training";
-  add("--weights", "FILE", "initial parameters and buffers (safetensors)",
+  add("--weights", "FILE",
+      "initial parameters and buffers: safetensors, or the *.index.json\n"
+      "of a model in several such files",
       file(o.weights));
   add("--data", "FILE",
       "dataset: one tensor for each batch argument, samples first, in\n"

@@ -37,8 +37,21 @@ std::string MeshCandidate::getMesh() const {
              : "pp:" + std::to_string(pipelineRanks) + "," + data;
 }
 
+std::string MeshCandidate::getOptions() const {
+  return "mesh=" + getMesh() + " zero=" + std::to_string(zero);
+}
+
+bool mpcomm::hasChoice(const CompileOptions &options) {
+  int64_t ranks;
+  return isAutoMesh(options.mesh, ranks) || options.zero == "auto";
+}
+
 void mpcomm::applyMesh(const MeshCandidate &candidate,
                        CompileOptions &options) {
+  options.zero = std::to_string(candidate.zero);
+  int64_t ranks;
+  if (!isAutoMesh(options.mesh, ranks))
+    return;
   options.mesh = candidate.getMesh();
   options.microBatches = candidate.microBatches;
   if (candidate.pipelineRanks == 1)
@@ -61,33 +74,6 @@ static int64_t countSamples(ModuleOp graph) {
       return tensor.getDimSize(0);
   }
   return 0;
-}
-
-/// What a rank hands to the network, rings taken for granted.
-static double countSent(const StepModel &step) {
-  double sent = 0;
-  for (const StepCollective &collective : step.getCollectives()) {
-    double bytes = static_cast<double>(collective.bytes);
-    auto ranks = static_cast<double>(
-        step.getCommunicators()[collective.communicator].shape.ranks);
-    CollectiveOpInterface op = collective.op;
-    if (mpcomm::detail::isMessage(op.getCollectiveKind())) {
-      sent += op.getCollectiveKind() == CollectiveKind::Send ? bytes : 0;
-      continue;
-    }
-    // An all_gather's bytes are a share, those of others the whole.
-    double share = (ranks - 1) / ranks;
-    if (op.getCollectiveKind() == CollectiveKind::AllReduce)
-      share *= 2;
-    else if (op.getCollectiveKind() == CollectiveKind::AllGather)
-      share *= ranks;
-    if (op.getCollectiveKind() == CollectiveKind::Permute)
-      share = llvm::count_if(op.getTargets(static_cast<int64_t>(ranks)),
-                             [](int64_t target) { return target >= 0; }) /
-              ranks;
-    sent += share * bytes;
-  }
-  return sent;
 }
 
 /// What of two graphs cannot be the same step with batches of two sizes; empty
@@ -162,12 +148,13 @@ static void evaluate(ModuleOp graph, const CompileOptions &given,
   candidate.seconds = result.seconds;
   candidate.schedule = program->getSchedule().str();
   for (auto [c, seen] : llvm::enumerate(result.classes)) {
-    candidate.compute += (seen.compute + seen.slowdown) /
-                         static_cast<double>(result.classes.size());
+    const StepModel &step = program->getStep(c);
+    candidate.compute +=
+        (seen.compute + seen.slowdown - step.getCallWaitSeconds()) /
+        static_cast<double>(result.classes.size());
     candidate.peakBytes = std::max(candidate.peakBytes, seen.peakBytes);
-    candidate.sentBytes =
-        std::max(candidate.sentBytes,
-                 static_cast<int64_t>(countSent(program->getStep(c))));
+    candidate.sentBytes = std::max(candidate.sentBytes,
+                                   static_cast<int64_t>(step.getSentBytes()));
   }
   int64_t limit = costs->getCluster().device.memoryBytes;
   if (options.memoryBytes > 0)
@@ -177,14 +164,41 @@ static void evaluate(ModuleOp graph, const CompileOptions &given,
          " bytes on a rank, which has " + Twine(limit));
 }
 
+/// The candidate with each level of ZeRO that `options` leave open.
+static void addCandidates(MeshCandidate candidate, ModuleOp graph,
+                          const CompileOptions &options, MeshChoice &choice) {
+  int64_t first = options.zero == "auto" ? 0 : options.getZeroLevel();
+  int64_t last = options.zero == "auto" ? 3 : first;
+  if (options.zero == "auto" && candidate.dataRanks == 1)
+    last = 0;
+  for (candidate.zero = first; candidate.zero <= last; ++candidate.zero) {
+    // Sums over one micro-batch are none.
+    if (first < last && candidate.zero == 2 && candidate.microBatches == 1)
+      continue;
+    MeshCandidate &added = choice.candidates.emplace_back(candidate);
+    if (added.error.empty())
+      evaluate(graph, options, added);
+    if (added.error.empty() &&
+        (choice.chosen < 0 ||
+         added.seconds < choice.candidates[choice.chosen].seconds))
+      choice.chosen = static_cast<int>(choice.candidates.size()) - 1;
+  }
+}
+
 MeshChoice mpcomm::chooseMesh(ArrayRef<ModuleOp> graphs,
-                              const CompileOptions &options, int64_t ranks) {
+                              const CompileOptions &options) {
   MeshChoice choice;
   // What no candidate could be compiled with is an error of all.
   CompileOptions alone;
   alone.copyOptionValuesFrom(options);
-  alone.mesh = "dp:1";
-  if (failed(alone.check(choice.error)))
+  int64_t ranks;
+  bool isAuto = isAutoMesh(options.mesh, ranks);
+  if (isAuto)
+    alone.mesh = "dp:1";
+  if (options.zero == "auto")
+    alone.zero = "0";
+  FailureOr<int64_t> dataRanks = alone.check(choice.error);
+  if (failed(dataRanks))
     return choice;
   FailureOr<int64_t> placed = options.countPlacedStages(choice.error);
   if (failed(placed))
@@ -206,6 +220,16 @@ MeshChoice mpcomm::chooseMesh(ArrayRef<ModuleOp> graphs,
       return choice;
     }
   }
+  if (!isAuto) {
+    MeshCandidate candidate;
+    candidate.pipelineRanks = options.getPipelineRanks();
+    candidate.dataRanks = *dataRanks;
+    candidate.chunks = std::max<int64_t>(options.chunks, 1);
+    candidate.microBatches = options.microBatches;
+    choice.samples = options.microBatches * *dataRanks * samples.front();
+    addCandidates(candidate, graphs.front(), options, choice);
+    return choice;
+  }
   choice.samples = options.globalBatch;
   if (choice.samples == 0) {
     if (options.microBatches > INT64_MAX / ranks / samples.front()) {
@@ -223,7 +247,7 @@ MeshChoice mpcomm::chooseMesh(ArrayRef<ModuleOp> graphs,
                                   : options.chunks;
       int64_t most = pipeline == 1 || given > 0 ? 1 : 2;
       for (int64_t chunks = 1; chunks <= most; ++chunks) {
-        MeshCandidate &candidate = choice.candidates.emplace_back();
+        MeshCandidate candidate;
         candidate.graph = static_cast<unsigned>(g);
         candidate.pipelineRanks = pipeline;
         candidate.dataRanks = ranks / pipeline;
@@ -240,12 +264,7 @@ MeshChoice mpcomm::chooseMesh(ArrayRef<ModuleOp> graphs,
           candidate.error = "has " + std::to_string(candidate.microBatches) +
                             " micro-batches for " + std::to_string(pipeline) +
                             " ranks of a pipeline";
-        else
-          evaluate(graph, options, candidate);
-        if (candidate.error.empty() &&
-            (choice.chosen < 0 ||
-             candidate.seconds < choice.candidates[choice.chosen].seconds))
-          choice.chosen = static_cast<int>(choice.candidates.size()) - 1;
+        addCandidates(candidate, graph, options, choice);
       }
     }
   return choice;
@@ -259,13 +278,13 @@ static double milli(double seconds) { return seconds * 1e3; }
 
 static double mega(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
-/// The fastest of the candidates with another mesh than the chosen one's; null
-/// if there is none.
+/// The fastest of the candidates with another mesh or level of ZeRO than the
+/// chosen one's; null if there is none.
 static const MeshCandidate *findNext(const MeshChoice &choice) {
   const MeshCandidate *next = nullptr;
-  std::string mesh = choice.candidates[choice.chosen].getMesh();
+  std::string chosen = choice.candidates[choice.chosen].getOptions();
   for (const MeshCandidate &candidate : choice.candidates)
-    if (candidate.error.empty() && candidate.getMesh() != mesh &&
+    if (candidate.error.empty() && candidate.getOptions() != chosen &&
         (!next || candidate.seconds < next->seconds))
       next = &candidate;
   return next;
@@ -273,14 +292,14 @@ static const MeshCandidate *findNext(const MeshChoice &choice) {
 
 static void explain(const MeshChoice &choice, llvm::raw_ostream &os) {
   const MeshCandidate &best = choice.candidates[choice.chosen];
-  os << "mesh=" << best.getMesh() << " is chosen";
+  os << best.getOptions() << " is chosen";
   const MeshCandidate *next = findNext(choice);
   if (!next) {
-    os << ": no other mesh can be taken\n";
+    os << ": no other can be taken\n";
     return;
   }
   os << llvm::format(": %.3f of the step of ", best.seconds / next->seconds)
-     << next->getMesh()
+     << next->getOptions()
      << llvm::format(". A rank computes %.3f against %.3f ms, waits %.3f "
                      "against %.3f ms, and sends %.3f against %.3f MB\n",
                      milli(best.compute), milli(next->compute),
@@ -291,12 +310,13 @@ static void explain(const MeshChoice &choice, llvm::raw_ostream &os) {
 
 void mpcomm::printChoice(const MeshChoice &choice, llvm::raw_ostream &os) {
   os << "meshes for " << choice.samples << " samples a step\n"
-     << "  graph  mesh          chunks  micro-batches  schedule         step "
-        "ms   compute ms      wait ms      sent MB      peak MB\n";
+     << "  graph  mesh          zero  chunks  micro-batches  schedule         "
+        "step ms   compute ms      wait ms      sent MB      peak MB\n";
   for (auto [i, candidate] : llvm::enumerate(choice.candidates)) {
     os << (static_cast<int>(i) == choice.chosen ? "* " : "  ")
-       << llvm::format("%5u  %-12s %7lld %14lld  %-12s", candidate.graph,
+       << llvm::format("%5u  %-12s %5lld %7lld %14lld  %-12s", candidate.graph,
                        candidate.getMesh().c_str(),
+                       static_cast<long long>(candidate.zero),
                        static_cast<long long>(candidate.chunks),
                        static_cast<long long>(candidate.microBatches),
                        candidate.schedule.c_str());

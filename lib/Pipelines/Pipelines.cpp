@@ -130,6 +130,12 @@ int64_t CompileOptions::getPipelineRanks() const {
   return sizes ? sizes->pp : 1;
 }
 
+int64_t CompileOptions::getZeroLevel() const {
+  StringRef level = zero.getValue();
+  return level.size() == 1 && level >= "0" && level <= "3" ? level[0] - '0'
+                                                           : -1;
+}
+
 FailureOr<int64_t>
 CompileOptions::countPlacedStages(std::string &reason) const {
   if (scheduleFile.empty())
@@ -228,9 +234,10 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
              "what pays";
     return failure();
   }
-  if (zero < 0 || zero > 3) {
-    reason = "cannot split state as zero=" + std::to_string(zero) +
-             ": expected 0 to 3";
+  if (getZeroLevel() < 0) {
+    reason = "cannot split state as zero=" + zero + ": expected 0 to 3";
+    if (zero == "auto")
+      reason += "; mpcomm-compile chooses for auto";
     return failure();
   }
   if (microBatches < 1) {
@@ -346,18 +353,19 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     addChecked(passes, createSyncBatchNormPass());
   passes.addPass(createVerifyRankProgramsPass());
   // Before the step comes apart: what an update is made of is known there.
-  if (options.zero > 0) {
+  int64_t zero = options.getZeroLevel();
+  if (zero > 0) {
     AssignShardingsPassOptions assign;
-    assign.zero = options.zero;
+    assign.zero = zero;
     passes.addPass(createAssignShardingsPass(assign));
     InsertReshardsPassOptions reshards;
-    reshards.gradients = options.zero > 1;
+    reshards.gradients = zero > 1;
     passes.addPass(createInsertReshardsPass(reshards));
   }
   // What ranks hold can be checked where they hold what is declared: state that
   // is to be split is still whole until it is localized.
   auto addBeforeLocal = [&](std::unique_ptr<Pass> pass) {
-    if (options.zero > 0)
+    if (zero > 0)
       addProved(passes, std::move(pass));
     else
       addChecked(passes, std::move(pass));
@@ -399,7 +407,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   }
 
   // After micro-batches and stages, which are made of whole types.
-  if (options.zero > 0)
+  if (zero > 0)
     addChecked(passes, createLocalizePass());
 
   // What need not travel is not worth a bucket.

@@ -162,7 +162,7 @@ read(const std::string &input, llvm::SourceMgr &sources, MLIRContext &context) {
   return module;
 }
 
-/// Which graph to compile; mesh=auto:N also sets what it leaves open.
+/// Which graph to compile; also sets what mesh=auto:N and zero=auto leave open.
 static FailureOr<size_t> choose(const CompileOptions &options,
                                 mpcomm::CompileOptions &compile,
                                 ArrayRef<OwningOpRef<ModuleOp>> modules) {
@@ -171,17 +171,17 @@ static FailureOr<size_t> choose(const CompileOptions &options,
     return failure();
   };
   int64_t ranks;
-  if (!mpcomm::isAutoMesh(compile.mesh, ranks)) {
-    if (compile.globalBatch != 0)
-      return refuse("expected mesh=auto:N with global-batch");
-    if (modules.size() > 1)
-      return refuse("expected one graph, or mesh=auto:N to choose among " +
-                    llvm::Twine(modules.size()));
+  bool isAuto = mpcomm::isAutoMesh(compile.mesh, ranks);
+  if (!isAuto && compile.globalBatch != 0)
+    return refuse("expected mesh=auto:N with global-batch");
+  if (!isAuto && modules.size() > 1)
+    return refuse("expected one graph, or mesh=auto:N to choose among " +
+                  llvm::Twine(modules.size()));
+  if (!mpcomm::hasChoice(compile))
     return size_t(0);
-  }
   if (options.from != From::Graph)
-    return refuse("expected a training graph with mesh=auto:N");
-  if (ranks == 0)
+    return refuse("expected a training graph with mesh=auto:N or zero=auto");
+  if (isAuto && ranks == 0)
     return refuse("mesh '" + compile.mesh + "': expected 1 to 32767 ranks");
   if (compile.globalBatch < 0 || compile.microBatches < 1)
     return refuse("expected a global-batch of at least 0 samples and at least "
@@ -189,12 +189,14 @@ static FailureOr<size_t> choose(const CompileOptions &options,
   SmallVector<ModuleOp> graphs;
   for (const OwningOpRef<ModuleOp> &module : modules)
     graphs.push_back(module.get());
-  mpcomm::MeshChoice choice = mpcomm::chooseMesh(graphs, compile, ranks);
+  mpcomm::MeshChoice choice = mpcomm::chooseMesh(graphs, compile);
   if (!choice.error.empty())
     return refuse(choice.error);
   if (choice.chosen < 0) {
     mpcomm::printChoice(choice, llvm::errs());
-    return refuse("no mesh of " + llvm::Twine(ranks) + " ranks can be taken");
+    return isAuto ? refuse("no mesh of " + llvm::Twine(ranks) +
+                           " ranks can be taken")
+                  : refuse("no level of zero can be taken");
   }
   if (options.report)
     mpcomm::printChoice(choice, llvm::outs());
@@ -248,7 +250,11 @@ int main(int argc, char **argv) {
   if (options.np > 0 && mpcomm::isAutoMesh(compile.mesh, autoRanks))
     return fail("expected no --np with mesh=auto:N");
   if (options.np > 0 && compile.mesh.hasValue()) {
-    FailureOr<int64_t> samples = compile.check(reason);
+    mpcomm::CompileOptions whole;
+    whole.copyOptionValuesFrom(compile);
+    if (whole.zero == "auto")
+      whole.zero = "0";
+    FailureOr<int64_t> samples = whole.check(reason);
     if (failed(samples))
       return fail(reason);
     int64_t ranks = compile.getPipelineRanks() * *samples;

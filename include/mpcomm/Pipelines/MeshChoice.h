@@ -20,11 +20,13 @@
 
 namespace mpcomm {
 
-/// A mesh for a step, and the result of its simulation. Times are seconds per
-/// step, sizes bytes.
+/// A mesh for a step, what its ranks hold a part of, and the result of the
+/// simulation. Times are seconds per step, sizes bytes.
 struct MeshCandidate {
   unsigned graph = 0; ///< index of the graph
   int64_t pipelineRanks = 1, dataRanks = 1;
+  /// As the option `zero`.
+  int64_t zero = 0;
   /// Stages per rank of a pipeline; micro-batches of each pipeline.
   int64_t chunks = 1, microBatches = 1;
   /// The reason why it does not qualify; else empty.
@@ -40,6 +42,8 @@ struct MeshCandidate {
 
   /// The mesh in the syntax of the option `mesh`.
   std::string getMesh() const;
+  /// `mesh=… zero=…`.
+  std::string getOptions() const;
 };
 
 struct MeshChoice {
@@ -57,8 +61,12 @@ struct MeshChoice {
 /// from 1 to 2^15.
 bool isAutoMesh(llvm::StringRef mesh, int64_t &ranks);
 
-/// Tries every pp:P,dp:D with P * D = `ranks` for every graph, with one and two
-/// stages per rank of a pipeline unless `options` gives `chunks`. The graphs
+/// Whether the options leave a choice: mesh=auto:N, or zero=auto.
+bool hasChoice(const CompileOptions &options);
+
+/// Of mesh=auto:N, tries every pp:P,dp:D with P * D = N for every graph, with
+/// one and two stages per rank of a pipeline unless `options` gives `chunks`;
+/// of zero=auto, all levels on each mesh that has data ranks. The graphs
 /// are one step imported with several batch sizes, which are the sizes of
 /// micro-batches. `options.globalBatch` is the number of samples of a step; 0:
 /// that of `microBatches` batches of the first graph on each rank. Pipelines
@@ -66,9 +74,9 @@ bool isAutoMesh(llvm::StringRef mesh, int64_t &ranks);
 /// that need more memory than `memoryBytes`, or than the cluster's device has,
 /// do not qualify. Time: the graph phase of the compilation, per candidate.
 MeshChoice chooseMesh(llvm::ArrayRef<mlir::ModuleOp> graphs,
-                      const CompileOptions &options, int64_t ranks);
+                      const CompileOptions &options);
 
-/// Sets the options that the choice determines.
+/// Sets the options that are left to the choice.
 void applyMesh(const MeshCandidate &candidate, CompileOptions &options);
 
 /// Prints a table of the candidates, and the reason for the choice.

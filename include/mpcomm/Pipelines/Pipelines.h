@@ -154,12 +154,12 @@ struct CompileOptions : public CheckedOptions {
       llvm::cl::values(
           clEnumValN(Averaging::After, "after", "after their sum"),
           clEnumValN(Averaging::Before, "before", "before they are sent"))};
-  Option<int64_t> zero{
+  Option<std::string> zero{
       *this, "zero",
       llvm::cl::desc("What data ranks hold a part of, as in ZeRO: 0: nothing; "
                      "1: state of the optimizer; 2: sums of gradients, too; 3: "
-                     "parameters, too"),
-      llvm::cl::init(0)};
+                     "parameters, too. mpcomm-compile chooses for auto"),
+      llvm::cl::init("0")};
   Option<BatchNormStatistics> batchNorm{
       *this, "batch-norm",
       llvm::cl::desc("Samples over which batch norms normalise"),
@@ -262,6 +262,9 @@ struct CompileOptions : public CheckedOptions {
 
   /// Ranks of each pipeline, by `mesh`, which must have passed check().
   int64_t getPipelineRanks() const;
+
+  /// The level of `zero`, which must have passed check().
+  int64_t getZeroLevel() const;
 
   /// Number of stages in `schedule-file` or `placement`; 0 if neither is given.
   /// Failure, with a reason, if the file cannot be read.

@@ -32,6 +32,7 @@ FailureOr<StepModel> StepBuilder::run() {
   findAwaits();
   findLifetimes();
   emitInstructions();
+  addCommunication();
   linkCollectives();
   return std::move(step);
 }

@@ -45,6 +45,8 @@ private:
   /// What a call of a function of the step takes.
   struct Callee {
     double seconds = 0;
+    double waitSeconds = 0; // of these, for communication
+    double sentBytes = 0;
     int64_t bytes = 0; // that live no longer than the call
   };
 
@@ -60,8 +62,9 @@ private:
                                   mlir::FunctionOpInterface function);
   /// The function that an op calls; null where it calls none.
   const Callee *getCallee(int op) const;
-  /// What all calls of an op that has a callee take.
-  double getCallSeconds(int op) const;
+  /// How often an op that has a callee calls it.
+  double countCalls(int op) const;
+  void addCommunication();
   void findLowered();
   /// Whether kernels compute an op.
   bool hasNests(int op) const;

@@ -36,7 +36,9 @@ LogicalResult StepBuilder::modelCallee(Operation *call,
     seconds =
         std::max(seconds, simulateSeconds(model->buildSimProblem(this->model)));
   // The plan itself takes quadratic time.
-  parts[function] = {seconds, model->arena.lowerBound()};
+  parts[function] = {seconds,
+                     seconds - (model->computeSeconds - model->callWaitSeconds),
+                     model->sentBytes, model->arena.lowerBound()};
   return success();
 }
 
@@ -67,10 +69,44 @@ const StepBuilder::Callee *StepBuilder::getCallee(int op) const {
                                  : &parts.find(callee->second)->second;
 }
 
-double StepBuilder::getCallSeconds(int op) const {
+double StepBuilder::countCalls(int op) const {
   auto loop = dyn_cast<ScanOp>(ops[op]);
-  return getCallee(op)->seconds *
-         static_cast<double>(loop ? loop.getTrips() : 1);
+  return static_cast<double>(loop ? loop.getTrips() : 1);
+}
+
+/// What a rank hands to the network of a collective of `bytes` in `ranks`.
+static double countSent(CollectiveOpInterface op, double bytes, double ranks) {
+  CollectiveKind kind = op.getCollectiveKind();
+  if (kind == CollectiveKind::Send)
+    return bytes;
+  if (kind == CollectiveKind::Recv)
+    return 0;
+  if (kind == CollectiveKind::Permute)
+    return bytes / ranks *
+           static_cast<double>(
+               llvm::count_if(op.getTargets(static_cast<int64_t>(ranks)),
+                              [](int64_t target) { return target >= 0; }));
+  // An all_gather's bytes are a share, those of others the whole.
+  double share = (ranks - 1) / ranks;
+  if (kind == CollectiveKind::AllReduce)
+    share *= 2;
+  else if (kind == CollectiveKind::AllGather)
+    share *= ranks;
+  return share * bytes;
+}
+
+/// What is sent, and waited for in functions that are called.
+void StepBuilder::addCommunication() {
+  for (const StepCollective &collective : step.collectives)
+    step.sentBytes +=
+        countSent(collective.op, static_cast<double>(collective.bytes),
+                  static_cast<double>(
+                      step.communicators[collective.communicator].shape.ranks));
+  for (const auto &[op, function] : callees) {
+    const Callee &callee = parts[function];
+    step.sentBytes += countCalls(op) * callee.sentBytes;
+    step.callWaitSeconds += countCalls(op) * callee.waitSeconds;
+  }
 }
 
 /// A result is made in the operand whose argument donates its buffer to it, if

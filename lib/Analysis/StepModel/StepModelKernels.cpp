@@ -121,7 +121,7 @@ void StepBuilder::costOps() {
         isa<AwaitOp>(current))
       continue;
     if (getCallee(op))
-      step.seconds[op] = getCallSeconds(op);
+      step.seconds[op] = countCalls(op) * getCallee(op)->seconds;
     else if (auto found = copied.find(op); found != copied.end())
       step.seconds[op] = costCopies(op, found->second);
     else if (!placed.contains(op))

@@ -363,6 +363,22 @@ static bool isOnlySummed(const MicroBatch &micro, Value sum) {
   });
 }
 
+/// Puts what makes a gradient no higher than `position`, and what reduces and
+/// splits it, too: what goes from one stage to another is not reduced yet.
+void StageGraph::pullDown(Value gradient, int position) {
+  SetVector<Value> roots;
+  getRoots(gradient, roots);
+  for (Value root : roots) {
+    Operation *def = root.getDefiningOp();
+    if (!def || getPass(def) != StepPass::Backward)
+      continue;
+    positions[def] = std::min(positions[def], position);
+    if (isa<ReshardOp, AllReduceOp>(def))
+      forEachOperand(def,
+                     [&](OpOperand &use) { pullDown(use.get(), position); });
+  }
+}
+
 /// A sum of gradients comes apart where its parts are made for different uses
 /// of a parameter; each is pulled down to the use that it can reach, so that
 /// it is made where the parameter is.
@@ -404,10 +420,7 @@ void StageGraph::findLeaves() {
       auto after = llvm::upper_bound(uses, leaf.position);
       if (after != uses.begin()) {
         leaf.position = *std::prev(after);
-        for (Value root : roots)
-          if (Operation *def = root.getDefiningOp();
-              def && getPass(def) == StepPass::Backward)
-            positions[def] = std::min(positions[def], leaf.position);
+        pullDown(value, leaf.position);
       }
       leaves[i].push_back(leaf);
     }

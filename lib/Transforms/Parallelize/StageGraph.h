@@ -108,6 +108,7 @@ private:
   void number();
   void numberDelayed();
   void numberBackward(mlir::Operation *op);
+  void pullDown(mlir::Value gradient, int position);
   void findLeaves();
   void findReached();
 

@@ -7,8 +7,8 @@
 
 // RUN: not %mpcomm-compile %t/four.mlir -o %t/two.so --report --options "mesh=auto:2 global-batch=4 cluster=%t/slow.json" 2>&1 | FileCheck %s --check-prefix=SMALL
 
-// SMALL: 0 dp:2 1 0 cannot be taken: its micro-batches have 8 samples together, of which the step's 4 are no multiple
-// SMALL: 0 pp:2,dp:1 1 1 cannot be taken: has 1 micro-batches for 2 ranks of a pipeline
+// SMALL: 0 dp:2 0 1 0 cannot be taken: its micro-batches have 8 samples together, of which the step's 4 are no multiple
+// SMALL: 0 pp:2,dp:1 0 1 1 cannot be taken: has 1 micro-batches for 2 ranks of a pipeline
 // SMALL: error: no mesh of 2 ranks can be taken
 
 // RUN: not %mpcomm-compile %t/four.mlir -o %t/x.so --options "mesh=auto:0" 2>&1 | FileCheck %s --check-prefix=ZERO
@@ -34,6 +34,14 @@
 // NP: mpcomm-compile: error: expected no --np with mesh=auto:N
 // RUN: not mpcomm-opt %t/four.mlir --mpcomm-graph="mesh=auto:2" 2>&1 | FileCheck %s --check-prefix=OPT
 // OPT: cannot compile for mesh 'auto:2': expected dp:N or pp:P,dp:N {{.*}} mpcomm-compile chooses for auto:N
+
+// RUN: not %mpcomm-compile %t/four.mlir -o %t/x.so --options "mesh=dp:2 zero=auto memory-bytes=1000" 2>&1 | FileCheck %s --check-prefix=LEVEL
+// LEVEL: cannot be taken: needs {{[0-9]+}} bytes on a rank, which has 1000
+// LEVEL: mpcomm-compile: error: no level of zero can be taken
+// RUN: not %mpcomm-compile %t/four.mlir -o %t/x.so --options "mesh=dp:2 zero=4" 2>&1 | FileCheck %s --check-prefix=FOUR
+// FOUR: mpcomm-compile: error: cannot split state as zero=4: expected 0 to 3
+// RUN: not mpcomm-opt %t/four.mlir --mpcomm-graph="mesh=dp:2 zero=auto" 2>&1 | FileCheck %s --check-prefix=OPTZERO
+// OPTZERO: cannot split state as zero=auto: expected 0 to 3; mpcomm-compile chooses for auto
 
 //--- none.mlir
 func.func @train_step(%x: tensor<4xf32>) -> tensor<4xf32> {

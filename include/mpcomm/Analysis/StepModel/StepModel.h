@@ -142,8 +142,13 @@ public:
   /// arguments nor in results. Time: that of planArena.
   int64_t getArenaBytes() const { return planArena(arena).bytes; }
 
-  /// Seconds of all compute.
+  /// Seconds of all compute, with what functions take that the step calls.
   double getComputeSeconds() const { return computeSeconds; }
+  /// Of these, the seconds in which called functions wait for communication.
+  double getCallWaitSeconds() const { return callWaitSeconds; }
+  /// Bytes that a rank sends, also in called functions, where all collectives
+  /// go around rings.
+  double getSentBytes() const { return sentBytes; }
   /// Bytes of the arguments, which live through the whole step.
   int64_t getStaticBytes() const { return staticBytes; }
   /// Peak of live bytes in program order, including arguments.
@@ -178,7 +183,7 @@ private:
   std::vector<int> lastUses;    ///< by value
   std::vector<int> buffers;     ///< by value
   std::vector<int64_t> bufferBytes;
-  double computeSeconds = 0;
+  double computeSeconds = 0, callWaitSeconds = 0, sentBytes = 0;
   int64_t staticBytes = 0, peakBytes = 0;
   ArenaProblem arena;
   int numKernels = 0;

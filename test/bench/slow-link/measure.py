@@ -1,4 +1,4 @@
-# ===- measure.py - training over slow links, beside PyTorch DDP -----------=== #
+# ===- measure.py - training over slow links, beside PyTorch ---------------=== #
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM
 # Exceptions.
@@ -6,9 +6,9 @@
 #
 # ===----------------------------------------------------------------------=== #
 """Times training steps of GPTs on ranks behind links of limited rate: ours over
-Gloo, and PyTorch's DistributedDataParallel over Gloo, with the same weights,
-samples and optimizer, over the same links, on the same cores (rank r on core r
-modulo their number), in rounds that take turns.
+Gloo, and PyTorch's DistributedDataParallel or FSDP2 over Gloo, with the same
+weights, samples and optimizer, over the same links, on the same cores (rank r on
+core r modulo their number), in rounds that take turns.
 
 Shown are medians over the rounds of: the time of a step (median over a run of
 rank 0's wall time, steps back to back); exposed communication, ours as the run
@@ -22,7 +22,8 @@ mpcomm-compile's pipeline, separated by semicolons. In options, {cluster} is a
 cluster file that `mpcomm-run --calibrate` measures before, on the same ranks, cores
 and links, and {ranks} their number. With {cluster}, what `mpcomm-sim` predicts for it
 is shown beside what was measured. Configurations of PyTorch are
-those of test/bench/ddp; `fp16` compares with forms that send 16 bits.
+those of test/bench/ddp; `fp16` compares with forms that send 16 bits, and `fsdp`, which wants
+PyTorch 2, with forms that have `zero=`.
 
 Needs root, for network namespaces and rate limits (docs/Guides/SlowLinks.md).
 
@@ -80,6 +81,15 @@ def rank_environment(base, rank, ranks):
     return dict(base, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK="0",
                 MASTER_ADDR=network.Network.address(0), MASTER_PORT="29500",
                 GLOO_SOCKET_IFNAME="eth0")
+
+
+def label(config):
+    """Of a configuration of PyTorch."""
+    return ("FSDP2 " if "fsdp" in config.split("+") else "DDP ") + config
+
+
+def is_peer(name):
+    return name.startswith(("DDP ", "FSDP2 "))
 
 
 class Bench:
@@ -204,7 +214,7 @@ def compare(title, runs):
             print(f"| mpcomm, one rank | {ms:.1f} | {rounds} | | | | | | {others:.2f} |")
             continue
         exposed = ddp.median(rs, "exposed_ms")
-        difference = exposed if name.startswith("DDP") else ms - alone
+        difference = exposed if is_peer(name) else ms - alone
         result[name] = {"ms": ms, "exposed_ms": exposed, "difference_ms": difference,
                         "peak_mb": max(r["peak_mb"] for r in rs)}
         print(f"| {name} | {ms:.1f} | {rounds} | {exposed:.1f} | {100 * exposed / ms:.0f} % | "
@@ -213,13 +223,19 @@ def compare(title, runs):
     return result
 
 
-def ratios(result):
-    """Ours to the fastest of DDP that sends as many bits."""
+def ratios(result, forms):
+    """Ours to the fastest of PyTorch that sends as many bits: FSDP2 where ranks hold parts."""
     for name, ours in result.items():
-        if name.startswith("DDP"):
+        if is_peer(name):
             continue
-        short = any(word in name for word in ("16", "f8"))
-        peers = {n: r for n, r in result.items() if n.startswith("DDP") and short == ("fp16" in n)}
+        if "zero=" in forms[name] and any(n.startswith("FSDP2") for n in result):
+            lowers = "bf16" in forms[name]
+            peers = {n: r for n, r in result.items()
+                     if n.startswith("FSDP2") and lowers == ("bf16" in n)}
+        else:
+            short = any(word in name for word in ("16", "f8"))
+            peers = {n: r for n, r in result.items()
+                     if n.startswith("DDP") and short == ("fp16" in n)}
         if not peers:
             continue
         best = min(peers, key=lambda n: peers[n]["ms"])
@@ -274,14 +290,14 @@ def main():
                     for form, options in a.forms.items():
                         bench.compile(model, form, options, ranks, cluster)
                     steps = a.steps or MODELS[model][1]
-                    jobs = [("DDP " + c, bench.ddp, (model, ranks, steps, c))
+                    jobs = [(label(c), bench.ddp, (model, ranks, steps, c))
                             for c in a.configs.split(",") if c]
                     jobs += [(form, bench.ours, (model, ranks, steps, form)) for form in a.forms]
                     jobs.append(("alone", bench.alone, (model, ranks, steps)))
                     runs = ddp.in_turns(jobs, a.rounds)
                     title = f"{model}, {ranks} ranks, {rate}"
                     result = compare(title, runs)
-                    ratios(result)
+                    ratios(result, a.forms)
                     for form, options in a.forms.items():
                         if options == "cluster={cluster}":
                             compare_prediction(form, bench.predict(model, ranks, cluster), result)

@@ -5,7 +5,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""Trains a workload by DistributedDataParallel over Gloo and times its steps.
+"""Trains a workload by DistributedDataParallel, or FSDP2, over Gloo and times its steps.
 
 The workload comes from a file that `save` makes, so that what a model file needs
 to read its data is not in the memory of the training.
@@ -14,10 +14,12 @@ Words of a configuration: `view` (gradients are views of the buckets, the best
 setting), `plain` (they are not), `foreach` (the optimizer's multi-tensor form),
 `tcmalloc` and `lean` (another malloc, and malloc as it is: measure.py), `alone` (the ranks do not communicate: what sharing
 the machine costs by itself), `cap4` (buckets of 4 MiB rather than 25), `fp16` (gradients travel as 16-bit floats),
-`amp` (forward pass and loss under autocast to bf16).
+`amp` (forward pass and loss under autocast to bf16). Of PyTorch 2: `fsdp` (FSDP2: ranks hold parts of parameters and of the
+optimizer's state; each layer is a group, and so is the rest), and with it `keep` (what was gathered for the forward pass
+stays for the backward pass) and `bf16` (it is gathered, and computed with, in bf16; gradients are reduced in f32).
 
 A job with `local` steps runs so many more after the others without communication: what a step takes in these processes
-while nothing waits for the network.
+while nothing waits for the network. Those of FSDP2 are steps of the whole model, with all of the update.
 """
 
 import json
@@ -65,6 +67,25 @@ def peak_mb():
                 return int(line.split()[1]) / 1024 * 1.048576
 
 
+def shard(net, optimizer, words):
+    """FSDP2 of a model; its optimizer."""
+    import torch
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) \
+        if "bf16" in words else MixedPrecisionPolicy()
+    name_of = {p: n for n, p in net.named_parameters()}
+    groups = [dict(group, params=[name_of[p] for p in group["params"]])
+              for group in optimizer.param_groups]
+    for module in list(net.modules()):
+        if isinstance(module, torch.nn.ModuleList):
+            for layer in module:
+                fully_shard(layer, mp_policy=policy, reshard_after_forward="keep" not in words)
+    fully_shard(net, mp_policy=policy)
+    named = dict(net.named_parameters())
+    return type(optimizer)([dict(group, params=[named[n] for n in group["params"]])
+                            for group in groups])
+
+
 def main(job):
     import torch
     sys.path.insert(0, os.path.dirname(job["file"]))
@@ -84,7 +105,9 @@ def main(job):
     if "foreach" in words:
         for group in workload.optimizer.param_groups:
             group["foreach"] = True
-    if "alone" not in words:
+    if "fsdp" in words:
+        workload.optimizer = shard(net, workload.optimizer, words)
+    elif "alone" not in words:
         from torch.nn.parallel import DistributedDataParallel
         masks = [n for n, b in net.named_buffers() if b.dtype == torch.bool]
         # Gloo broadcasts no booleans; all ranks build the same ones.
@@ -101,13 +124,17 @@ def main(job):
     local = job.get("local", 0)
     indices = [torch.tensor(order[s][rank * batch:(rank + 1) * batch])
                for s in range(job["steps"] + job["warmup"] + local)]
-    times, losses = [], []
+    times, losses, peak = [], [], 0
     torch.distributed.barrier()
     last = time.perf_counter()
     for step, index in enumerate(indices):
         if local and step == len(indices) - local:
             torch.distributed.barrier()
             ends = torch.stack([losses[0], losses[-1]]).double()
+            peak = peak_mb()
+            if "fsdp" in words:
+                workload = torch.load(job["workload"], **kwargs)
+                net = workload.model.train()
             net.require_backward_grad_sync = False  # what no_sync() does
             last = time.perf_counter()
         workload.optimizer.zero_grad(set_to_none="view" not in words)
@@ -127,7 +154,7 @@ def main(job):
     timed = times[job["warmup"]:len(times) - local]
     with open(f"{job['out']}.{rank}", "w") as file:
         json.dump({"ms": timed, "local_ms": times[len(times) - local:], "loss": (ends / ranks).tolist(),
-                   "peak_mb": peak_mb()}, file)
+                   "peak_mb": peak or peak_mb()}, file)
     torch.distributed.destroy_process_group()
 
 

@@ -38,7 +38,8 @@ class Checkpoint(ToyTest):
         self.assertEqual(sorted(tensors), ["b", "scale", "step", "w", "w.momentum"])
         self.assertEqual(tensors["step"], [7.0])
         expected = {"step": "7", "seed": "4", "program": "toy", "lr": "0.05", "lr_schedule": "constant",
-                    "lr_warmup": "0", "lr_total": "7"}  # fmt: skip
+                    "lr_warmup": "0", "lr_total": "7", "weights": "3", "role.step": "optimizer_state",
+                    "role.w.momentum": "optimizer_state"}  # fmt: skip
         added = {"shuffle": "0", "global_batch": "16", "samples": "64", "last_batch": "drop"}
         rest = {key: metadata[key] for key in metadata if "checksum" not in key and key != "mpcomm-run.data"}
         self.assertEqual(rest, {**{"mpcomm." + key: value for key, value in expected.items()},

@@ -59,7 +59,7 @@ def model_file(model):
 
 
 def peer_environment(words):
-    env = {**os.environ, **at_best.environment()}
+    env = {**os.environ, **at_best.environment(PYTHONWARNINGS="ignore")}
     if "lean" in words:
         for name in [name for name in env if name.startswith("MALLOC_")]:
             del env[name]

@@ -6,7 +6,7 @@
 #
 # ===----------------------------------------------------------------------=== #
 """Times training steps of GPTs on ranks behind links of limited rate: ours over
-Gloo, and PyTorch's DistributedDataParallel or FSDP2 over Gloo, with the same
+Gloo, and PyTorch's DistributedDataParallel, FSDP2 or DeepSpeed over Gloo, with the same
 weights, samples and optimizer, over the same links, on the same cores (rank r on
 core r modulo their number), in rounds that take turns.
 
@@ -22,8 +22,8 @@ mpcomm-compile's pipeline, separated by semicolons. In options, {cluster} is a
 cluster file that `mpcomm-run --calibrate` measures before, on the same ranks, cores
 and links, and {ranks} their number. With {cluster}, what `mpcomm-sim` predicts for it
 is shown beside what was measured. Configurations of PyTorch are
-those of test/bench/ddp; `fp16` compares with forms that send 16 bits, and `fsdp`, which wants
-PyTorch 2, with forms that have `zero=`.
+those of test/bench/ddp; `fp16` compares with forms that send 16 bits, and `fsdp` and `zero3`,
+which want PyTorch 2 and DeepSpeed, with forms that have `zero=`.
 
 Needs root, for network namespaces and rate limits (docs/Guides/SlowLinks.md).
 
@@ -83,13 +83,18 @@ def rank_environment(base, rank, ranks):
                 GLOO_SOCKET_IFNAME="eth0")
 
 
+SHARDED = "FSDP2 ", "DeepSpeed "
+
+
 def label(config):
     """Of a configuration of PyTorch."""
-    return ("FSDP2 " if "fsdp" in config.split("+") else "DDP ") + config
+    words = config.split("+")
+    kind = "FSDP2 " if "fsdp" in words else "DeepSpeed " if "zero" in config else "DDP "
+    return kind + config
 
 
 def is_peer(name):
-    return name.startswith(("DDP ", "FSDP2 "))
+    return name.startswith(("DDP ", *SHARDED))
 
 
 class Bench:
@@ -224,14 +229,15 @@ def compare(title, runs):
 
 
 def ratios(result, forms):
-    """Ours to the fastest of PyTorch that sends as many bits: FSDP2 where ranks hold parts."""
+    """Ours to the fastest of PyTorch that sends as many bits; where ranks hold parts, of FSDP2 and
+    DeepSpeed that compute in the same type."""
     for name, ours in result.items():
         if is_peer(name):
             continue
-        if "zero=" in forms[name] and any(n.startswith("FSDP2") for n in result):
+        if "zero=" in forms[name] and any(n.startswith(SHARDED) for n in result):
             lowers = "bf16" in forms[name]
             peers = {n: r for n, r in result.items()
-                     if n.startswith("FSDP2") and lowers == ("bf16" in n)}
+                     if n.startswith(SHARDED) and lowers == ("bf16" in n)}
         else:
             short = any(word in name for word in ("16", "f8"))
             peers = {n: r for n, r in result.items()

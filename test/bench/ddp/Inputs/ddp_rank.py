@@ -5,7 +5,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""Trains a workload by DistributedDataParallel, or FSDP2, over Gloo and times its steps.
+"""Trains a workload by DistributedDataParallel, FSDP2 or DeepSpeed over Gloo and times its steps.
 
 The workload comes from a file that `save` makes, so that what a model file needs
 to read its data is not in the memory of the training.
@@ -16,10 +16,11 @@ setting), `plain` (they are not), `foreach` (the optimizer's multi-tensor form),
 the machine costs by itself), `cap4` (buckets of 4 MiB rather than 25), `fp16` (gradients travel as 16-bit floats),
 `amp` (forward pass and loss under autocast to bf16). Of PyTorch 2: `fsdp` (FSDP2: ranks hold parts of parameters and of the
 optimizer's state; each layer is a group, and so is the rest), and with it `keep` (what was gathered for the forward pass
-stays for the backward pass) and `bf16` (it is gathered, and computed with, in bf16; gradients are reduced in f32).
+stays for the backward pass) and `bf16` (it is gathered, and computed with, in bf16; gradients are reduced in f32);
+`zero1`, `zero2`, `zero3` (DeepSpeed's stages), with `bf16`, too (all of the model is bf16, with f32 master weights).
 
 A job with `local` steps runs so many more after the others without communication: what a step takes in these processes
-while nothing waits for the network. Those of FSDP2 are steps of the whole model, with all of the update.
+while nothing waits for the network. Those of FSDP2 and DeepSpeed are steps of the whole model, with all of the update.
 """
 
 import json
@@ -86,6 +87,27 @@ def shard(net, optimizer, words):
                             for group in groups])
 
 
+class Engine:
+    """DeepSpeed's in the places of a model and of its optimizer."""
+
+    def __init__(self, workload, words, batch):
+        os.environ["DS_ACCELERATOR"] = "cpu"
+        import deepspeed
+        stage = next(int(word[-1]) for word in words if word.startswith("zero"))
+        self.engine = deepspeed.initialize(
+            model=workload.model, optimizer=workload.optimizer, dist_init_required=False,
+            config={"train_micro_batch_size_per_gpu": batch, "gradient_accumulation_steps": 1,
+                    "zero_optimization": {"stage": stage, "overlap_comm": True},
+                    "zero_allow_untested_optimizer": True, "bf16": {"enabled": "bf16" in words}})[0]
+        self.backward, self.step = self.engine.backward, self.engine.step
+
+    def __call__(self, *inputs):
+        return self.engine(*inputs).float()
+
+    def zero_grad(self, set_to_none):
+        pass  # step() does it
+
+
 def main(job):
     import torch
     sys.path.insert(0, os.path.dirname(job["file"]))
@@ -105,7 +127,10 @@ def main(job):
     if "foreach" in words:
         for group in workload.optimizer.param_groups:
             group["foreach"] = True
-    if "fsdp" in words:
+    is_deepspeed = any(word.startswith("zero") for word in words)
+    if is_deepspeed:
+        net = workload.optimizer = Engine(workload, words, job["batch"])
+    elif "fsdp" in words:
         workload.optimizer = shard(net, workload.optimizer, words)
     elif "alone" not in words:
         from torch.nn.parallel import DistributedDataParallel
@@ -132,7 +157,8 @@ def main(job):
             torch.distributed.barrier()
             ends = torch.stack([losses[0], losses[-1]]).double()
             peak = peak_mb()
-            if "fsdp" in words:
+            if is_deepspeed or "fsdp" in words:
+                is_deepspeed = False
                 workload = torch.load(job["workload"], **kwargs)
                 net = workload.model.train()
             net.require_backward_grad_sync = False  # what no_sync() does
@@ -141,7 +167,7 @@ def main(job):
         with torch.autocast("cpu", torch.bfloat16, enabled="amp" in words):
             output = net(data[first][index])
             loss = workload.loss(output, *[data[k][index] for k in rest])
-        loss.backward()
+        (net.backward if is_deepspeed else torch.Tensor.backward)(loss)
         workload.optimizer.step()
         losses.append(loss.detach())
         now = time.perf_counter()

@@ -34,6 +34,7 @@ class TensorInfo(NamedTuple):
     is_local       whether this rank has it
     is_replicated  whether all ranks have the whole of it; else those of a pipeline's stage
                    have it, or each rank has a part
+    is_part        whether this rank has a part of it
     """
 
     name: str
@@ -43,14 +44,16 @@ class TensorInfo(NamedTuple):
     owner: int
     is_local: bool
     is_replicated: bool
+    is_part: bool
     nbytes: int
 
 
 def info_of(tensor: Tensor) -> TensorInfo:
     shape = tensor.global_shape[:tensor.global_ndim]
+    is_part = bool(tensor.is_local) and tensor.shape[:tensor.ndim] != shape
     return TensorInfo(tensor.name.decode(), ROLES[tensor.role], DTYPES[tensor.dtype],
                       tuple(shape), tensor.owner, bool(tensor.is_local),
-                      bool(tensor.is_replicated), tensor.bytes)
+                      bool(tensor.is_replicated), is_part, tensor.bytes)
 
 
 def arguments(handle: Handle, function: str) -> List[TensorInfo]:
@@ -162,10 +165,12 @@ class State:
         it has neither those of the tensor's owner. Ranks of one seed have them already: they
         compare checksums, and send what differs."""
         def mine(name: str) -> Any:
-            if self.table[name].is_local:
+            info = self.table[name]
+            if info.is_local and not info.is_part:
                 return self.memory(name)
-            return converted(self.table[name], initial[name]) if rank == 0 and name in initial \
-                else b""
+            # What a rank has in memory of one that is in parts is not what it was given.
+            is_given = name in initial and (rank == 0 or info.is_part)
+            return converted(info, initial[name]) if is_given else b""
         own = b"".join(hashlib.blake2b(held, digest_size=DIGEST).digest() if held else
                        bytes(DIGEST) for held in map(mine, self.table))
         sums = self.gather(own, size)

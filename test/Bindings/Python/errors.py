@@ -85,6 +85,10 @@ refused(lambda: mpcomm.Session(compiled(mesh="dp:2")), "2", "1")
 program = compiled()
 refused(lambda: mpcomm.Session(program, comm="pigeons"), "pigeons")
 refused(lambda: mpcomm.Session(program, lr=-1.0), "-1.0")
+with mpcomm.Session(program, lr=lambda step: 0.1 if step < 1 else -1.0) as session:
+    session.step(batch)
+    refused(lambda: session.step(batch), "step 1", "'lr'", "-1.0")
+    assert session.steps == 1
 refused(lambda: mpcomm.Session(program, lr=[0.1, 0.2]), "expected a learning rate (lr), found 2")
 
 # --- step ---
@@ -148,7 +152,51 @@ shared = compiled(model=fresh, optimizer=rule)
 with mpcomm.Session(shared) as session:
     session.step(batch)
     rule.param_groups[1]["lr"] = 0.3
-    refused(lambda: session.step(batch), "groups 0 and 1", "0.1", "0.3")
+    refused(lambda: session.step(batch), "groups 0 and 1", "0.1", "0.3", "before mpcomm.compile")
+refused(lambda: mpcomm.Session(shared), "groups 0 and 1")
+
+# --- other options of the optimizer, which a program has as constants ---
+
+fresh = seeded()
+rule = torch.optim.SGD(fresh.parameters(), lr=0.1, momentum=0.9)
+cycle = torch.optim.lr_scheduler.OneCycleLR(rule, 1.0, total_steps=20)
+program = compiled(model=fresh, optimizer=rule)
+with mpcomm.Session(program, lr=cycle) as session:
+    session.step(batch)
+    cycle.step()
+    held = session.state_dict()
+    refused(lambda: session.step(batch), "parameter group 0", "momentum=0.95", "found 0.9",
+            "cycle_momentum=False")
+    refused(session.lr, "momentum=0.95")
+    assert all(torch.equal(held[k], v) for k, v in session.state_dict().items())
+    again = compiled(model=fresh, optimizer=rule)  # with the momentum that is there now
+    session.switch(session.load(again))
+    session.step(batch)
+refused(lambda: mpcomm.Session(program, lr=cycle), "momentum=0.95")
+fresh = seeded()
+rule = torch.optim.SGD(fresh.parameters(), lr=0.1, momentum=0.9)
+cycle = torch.optim.lr_scheduler.OneCycleLR(rule, 1.0, total_steps=20, cycle_momentum=False)
+with mpcomm.Session(compiled(model=fresh, optimizer=rule), lr=cycle) as session:
+    for _ in range(3):
+        session.step(batch)
+        cycle.step()
+    assert session.lr()["lr"] == rule.param_groups[0]["lr"] > 0.04
+fresh = seeded()
+rule = adamw(fresh.parameters())
+with mpcomm.Session(compiled(model=fresh, optimizer=rule)) as session:
+    rule.load_state_dict(rule.state_dict())
+    session.step(batch)
+    for name, value, words in [("weight_decay", 0.5, "weight_decay=0.1"), ("eps", 0.1, "eps="),
+                               ("betas", (0.5, 0.9), "betas=(0.9, 0.999)"),
+                               ("amsgrad", True, "amsgrad=False")]:
+        before, rule.param_groups[0][name] = rule.param_groups[0][name], value
+        refused(lambda: session.step(batch), words, f"found {value}")
+        rule.param_groups[0][name] = before
+    rule.param_groups[0].update(betas=[torch.tensor(0.9, dtype=torch.float64), 0.999],
+                                foreach=False)
+    session.step(batch)
+    rule.param_groups[0]["lr"] = -1.0
+    refused(lambda: session.step(batch), "finite and not negative", "-1.0")
 
 # --- callbacks ---
 

@@ -13,6 +13,7 @@ count with each. A tensor that a model has under two names is in a program under
 """
 
 import collections
+import numbers
 from typing import Any, Collection, Dict, List, Mapping, Optional, Tuple
 
 import numpy
@@ -21,6 +22,12 @@ from .errors import Error
 
 #: The count of steps that all parameters share in a program.
 STEP = "step"
+
+#: Entries of a parameter group that may change: the learning rate, which a program takes at
+#: each step; what schedulers note there; and how PyTorch itself would make the step.
+FREE = frozenset({"params", "param_names", "lr", "initial_lr", "swa_lr", "max_lr", "min_lr",
+                  "max_momentum", "base_momentum", "foreach", "fused", "capturable",
+                  "differentiable"})
 
 
 class ModelNames:
@@ -47,6 +54,10 @@ class OptimizerNames:
         self.groups: List[List[str]] = []
         self.options: List[Dict[str, Any]] = []
         self.kinds: Dict[str, Dict[str, Any]] = {}
+        #: Of each group the options that a program has as constants.
+        self.constants = [{k: plain(v) for k, v in group.items()
+                           if k not in FREE and plain(v) is not None}
+                          for group in optimizer.param_groups]
         for group in optimizer.param_groups:
             self.groups.append([name_of[id(p)] for p in group["params"]])
             self.options.append({k: v for k, v in group.items() if k != "params"})
@@ -74,6 +85,19 @@ class OptimizerNames:
 
 def is_tensor(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "dim")
+
+
+def plain(value: Any) -> Any:
+    """An option of a parameter group as numbers, texts and tuples of these; None if it is
+    something else."""
+    if isinstance(value, (numbers.Real, str)):
+        return value
+    if is_tensor(value):
+        return value.item() if value.numel() == 1 else None
+    if isinstance(value, (tuple, list)):
+        parts = tuple(map(plain, value))
+        return None if None in parts else parts
+    return None
 
 
 def first_state(optimizer: Any, group: Mapping, parameter: Any) -> Dict[str, Any]:

@@ -12,9 +12,10 @@ A schedule is a function of the step, counted from 0. Those below are the schedu
 """
 
 import math
-from typing import Any, Callable, List, Sequence, Union
+from typing import Any, Callable, List, Mapping, Sequence, Union
 
 from .errors import Error
+from .names import plain
 
 Schedule = Callable[[int], float]
 #: What `lr` of a Session may be.
@@ -61,38 +62,42 @@ class Linear(Cosine):
         return 1.0 - t
 
 
-def groups_of(source: Any) -> Any:
-    """The parameter groups of a torch.optim.Optimizer, or of the one that a scheduler
-    of torch.optim.lr_scheduler sets; else None."""
+def optimizer_of(source: Any) -> Any:
+    """A torch.optim.Optimizer, or the one that a scheduler of torch.optim.lr_scheduler sets;
+    else None."""
     optimizer = getattr(source, "optimizer", source)
-    return getattr(optimizer, "param_groups", None)
+    return optimizer if hasattr(optimizer, "param_groups") else None
 
 
 class Rates:
     """The learning rates of each step, for the hyperparameters of a program.
 
-    source   what `lr` of a Session is
-    names    the program's learning rates: lr, lr.1, …
-    groups   for each of these the indices of the parameter groups that have it
+    source     what `lr` of a Session is
+    names      the program's learning rates: lr, lr.1, …
+    groups     for each of these the indices of the parameter groups that have it
+    constants  for each parameter group the options that the program was compiled with
     """
 
     def __init__(self, source: LearningRate, names: Sequence[str],
-                 groups: Sequence[Sequence[int]]):
+                 groups: Sequence[Sequence[int]],
+                 constants: Sequence[Mapping[str, Any]] = ()):
         self.names, self.groups = list(names), [list(g) for g in groups]
-        self.tables = groups_of(source)
-        if self.tables is not None:
+        self.optimizer = optimizer_of(source)
+        self.constants = list(constants)
+        optimizer = self.optimizer
+        if optimizer is not None:
             if not self.groups:
                 raise Error("a learning rate from an optimizer or a scheduler needs a program "
                             "that knows its parameter groups; see Program.bind")
             known = 1 + max(i for g in self.groups for i in g)
-            if len(self.tables) != known:
+            if len(optimizer.param_groups) != known:
                 raise Error(f"expected an optimizer of {known} parameter groups, found "
-                            f"{len(self.tables)}")
-            optimizer = getattr(source, "optimizer", source)
+                            f"{len(optimizer.param_groups)}")
             # A scheduler warns where its optimizer has never made a step; ours are made
             # by the program.
             optimizer._opt_called = True
             optimizer._step_count = max(1, getattr(optimizer, "_step_count", 0))
+            self.at(0)  # what does not fit is an error now
             return
         sources = source if isinstance(source, (list, tuple)) else [source]
         if len(sources) != len(self.names):
@@ -103,16 +108,43 @@ class Rates:
 
     def at(self, step: int) -> List[float]:
         """The rates of step `step`, counted from 0, in the order of `names`."""
-        if self.tables is None:
-            return [f(step) for f in self.functions]
-        tables, result = self.tables, []
-        for name, group in zip(self.names, self.groups):
-            rate = tables[group[0]]["lr"]
-            for i in group[1:]:
-                if tables[i]["lr"] != rate:
-                    raise Error(
-                        f"parameter groups {group[0]} and {i} have one learning rate in the "
-                        f"program, '{name}', because they had equal ones when it was compiled; "
-                        f"found {rate} and {tables[i]['lr']}")
-            result.append(float(rate))
-        return result
+        if self.optimizer is None:
+            rates = [float(f(step)) for f in self.functions]
+        else:
+            tables = self.optimizer.param_groups  # load_state_dict makes new ones
+            self.check_constants(tables)
+            rates = [self.shared(tables, name, group)
+                     for name, group in zip(self.names, self.groups)]
+        for name, rate in zip(self.names, rates):
+            if not 0.0 <= rate < math.inf:
+                raise Error(f"step {step}: expected a learning rate '{name}' that is finite and "
+                            f"not negative, found {rate}")
+        return rates
+
+    @staticmethod
+    def shared(tables: Sequence[Mapping], name: str, group: Sequence[int]) -> float:
+        """The rate of parameter groups that have one in the program."""
+        rate = tables[group[0]]["lr"]
+        for i in group[1:]:
+            if tables[i]["lr"] != rate:
+                raise Error(
+                    f"parameter groups {group[0]} and {i} have one learning rate in the "
+                    f"program, '{name}', because they had equal ones when it was compiled; "
+                    f"found {rate} and {tables[i]['lr']}. Give groups whose rates will "
+                    "differ different ones before mpcomm.compile, and before the scheduler "
+                    "is made")
+        return float(rate)
+
+    def check_constants(self, tables: Sequence[Mapping]) -> None:
+        """Refuses an optimizer of which another option than a learning rate has changed."""
+        for index, (table, constants) in enumerate(zip(tables, self.constants)):
+            for name, value in constants.items():
+                found = table.get(name, value)
+                if found == value or plain(found) == value:
+                    continue
+                hint = "; a scheduler that changes it, as OneCycleLR and CyclicLR do, needs " \
+                    "cycle_momentum=False" if name in ("momentum", "betas") else ""
+                raise Error(
+                    f"parameter group {index}: expected {name}={value}, with which the program "
+                    f"was compiled, found {plain(found)}. Of an optimizer, only learning rates "
+                    f"can change; compile again with the new value, or set it back{hint}")

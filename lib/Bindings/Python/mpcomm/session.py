@@ -105,6 +105,7 @@ class Session:
     def _open(self, program: Program, lr: LearningRate) -> None:
         number = ctypes.c_uint32()
         self._handle("load", library.encoded(program.path), ctypes.byref(number))
+        self._programs = {number.value: program}
         self._result, self._error = library.Result(), library.ErrorRecord()
         self._references = ctypes.byref(self._result), ctypes.byref(self._error)
         self._function = self._handle.library.mpcomm_session_step
@@ -199,7 +200,8 @@ class Session:
             self._rates = None  # a checkpoint holds it
             return
         groups = self.program.optimizer_names
-        self._rates = Rates(lr, names, list(groups.rates().values()) if groups else [])
+        self._rates = Rates(lr, names, list(groups.rates().values()) if groups else [],
+                            groups.constants if groups else [])
         self._set: List[Optional[float]] = [None] * len(names)
 
     def lr(self) -> Dict[str, float]:
@@ -467,8 +469,10 @@ class Session:
     def load(self, program: Union[Program, str]) -> int:
         """Loads a further program that trains the same state (all ranks); its number."""
         number = ctypes.c_uint32()
-        path = program.path if isinstance(program, Program) else program
-        self._handle("load", library.encoded(path), ctypes.byref(number))
+        if not isinstance(program, Program):
+            program = Program(program)
+        self._handle("load", library.encoded(program.path), ctypes.byref(number))
+        self._programs[number.value] = program
         return number.value
 
     def switch(self, program: int) -> None:
@@ -477,6 +481,9 @@ class Session:
         rates, given = self._rates, getattr(self, "_set", [])
         self._bind()
         self._rates, self._set = rates, [None] * len(given)
+        if rates is not None:
+            names = self._programs[program].optimizer_names
+            rates.constants = names.constants if names else []
 
     def events(self) -> List[Event]:
         """What has happened since the last call: at most the last 1024 events."""

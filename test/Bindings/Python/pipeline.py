@@ -74,6 +74,29 @@ def unequal(batch):
         return session.state_dict()
 
 
+class OwnLoss(torch.nn.Module):
+    """Computes its loss itself: the batch is its only input, and a stage may take none of it."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = seeded()
+
+    def forward(self, x, y):
+        output = self.layers(x)
+        return {"loss": F.cross_entropy(output, y), "logits": output}
+
+
+def evaluated(batch):
+    """The loss of a batch whose micro-batches only some ranks can count."""
+    model = OwnLoss()
+    batch = {"x": batch[0], "y": batch[1]}
+    program = mpcomm.compile(model, None, adamw(model.parameters()), batch, mesh="pp:2",
+                             micro_batches=2)
+    with mpcomm.Session(program) as session:
+        return session.evaluate(batch)["loss"], session.evaluate([batch, batch])["loss"]
+
+
 def same(a, b):
     assert a.keys() == b.keys()
     for key in a:
@@ -115,6 +138,11 @@ def main(folder):
 
     for state in mpcomm.launch(unequal, np=2, args=(batches[0],)):
         same(state, seeded(0).state_dict())
+    with torch.no_grad():
+        loss = OwnLoss()(*batches[0])["loss"].item()
+    for losses in mpcomm.launch(evaluated, np=2, args=(batches[0],)):
+        for found in losses:  # a mean of as many terms, and rounded once more
+            assert abs(found - loss) <= (SAMPLES + 32) * 2.0**-24 * loss, (found, loss)
 
 
 if __name__ == "__main__":

@@ -210,14 +210,18 @@ class Batches:
             else:
                 slot.other(value)
 
-    def parts(self, batch: Any, step: "Batches") -> List[Any]:
-        """A batch as the batches that this function takes: where `step` takes several
-        micro-batches at a time, one of these each."""
+    def compare(self, step: "Batches") -> Tuple[int, int]:
+        """How many batches of this function one of `step` is, and how many samples each has;
+        as far as this rank knows, which may take no tensor of a batch."""
         own, whole = ({s.name: s.shape[0] for s in b.slots if s.shape} for b in (self, step))
-        count = max((whole.get(n, 0) // size for n, size in own.items()), default=1)
+        return max(((whole.get(n, 0) // size, size) for n, size in own.items()), default=(1, 0))
+
+    @staticmethod
+    def parts(batch: Any, count: int, size: int) -> List[Any]:
+        """A batch of a step as `count` micro-batches of `size` samples; one that is not of so
+        many is a micro-batch itself."""
         if count <= 1:
             return [batch]
-        size = next(iter(own.values()))
         values = list(batch.values()) if isinstance(batch, Mapping) else \
             batch if isinstance(batch, (tuple, list)) else [batch]
         if not all(hasattr(v, "__getitem__") and len(v) == size * count for v in values):

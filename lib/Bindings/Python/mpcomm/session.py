@@ -10,9 +10,10 @@
 import ctypes
 import os
 import socket
+import struct
 import sys
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import library
 from .batches import Batches
@@ -127,6 +128,7 @@ class Session:
         self._state = State(self._handle)
         self._rates: Optional[Rates] = None
         self._batches: Dict[str, Batches] = {}
+        self._parts: Dict[str, Tuple[int, int]] = {}
         self._rate_names = [a.name for a in arguments(self._handle, "train_step")
                             if a.role == "hyperparameter" and (a.name + ".").startswith("lr.")]
         self._train = self._batches_of("train_step")
@@ -287,7 +289,7 @@ class Session:
         count = 0
         taker = self._batches_of(function)
         for batch in [batches] if one else batches:
-            for part in taker.parts(batch, self._train):
+            for part in taker.parts(batch, *self._parts_of(function)):
                 taker.take(part)
                 self._handle("evaluate", function.encode(), taker.arrays, taker.count,
                              self._references[0])
@@ -301,6 +303,15 @@ class Session:
             metrics = {k: v for k, v in means.items() if k != "loss"}
             self._report("evaluate", means["loss"], metrics, began)
         return means
+
+    def _parts_of(self, function: str) -> Tuple[int, int]:
+        """As Batches.compare; of a pipeline, as the ranks know that take the batch (all
+        ranks)."""
+        if function not in self._parts:
+            mine = self._batches_of(function).compare(self._train)
+            known = self._state.gather(struct.pack("<2q", *mine), self.size)
+            self._parts[function] = max(struct.unpack("<2q", k) for k in known)
+        return self._parts[function]
 
     def _over_ranks(self, values: Dict[str, float]) -> Dict[str, float]:
         """The means over the ranks."""

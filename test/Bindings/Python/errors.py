@@ -81,6 +81,11 @@ refused(lambda: mpcomm.Session(folder + "/none.so"), "none.so: no such file")
 with open(folder + "/empty.so", "w"):
     pass
 refused(lambda: mpcomm.Session(folder + "/empty.so"), "empty.so")
+refused(lambda: mpcomm.Session(model), "path of a program file", "Mlp", "mpcomm.compile")
+with open(folder + "/junk", "w") as file:
+    file.write("module {}")
+refused(lambda: mpcomm.compile(folder + "/junk"), "junk: expected a training graph, FILE.mlir",
+        kind=mpcomm.CompileError)
 refused(lambda: mpcomm.Session(compiled(mesh="dp:2")), "2", "1")
 program = compiled()
 refused(lambda: mpcomm.Session(program, comm="pigeons"), "pigeons")
@@ -135,7 +140,12 @@ with mpcomm.Session(named) as session:
     del saved["state"][1]
     refused(lambda: session.load_optimizer_state_dict(saved), "lacks '0.bias.exp_avg'")
     refused(lambda: session.set("momentum", 0.1), "momentum", code="not_found")
-    refused(lambda: session.output("nothing"), "nothing", code="not_found")
+    refused(lambda: session.output("nothing"), "nothing", "evaluate gives 'loss', 'output'",
+            code="not_found")
+    for keep in (0, -1, 1.5):
+        refused(lambda: session.save(folder + "/c", keep=keep), "`keep`", str(keep))
+    refused(lambda: session.plan_saves(folder + "/c", every=0), "`every`", "0")
+    assert not os.path.exists(folder + "/c")
     refused(lambda: session.resume(folder + "/none"), "none")
     refused(lambda: session.save(folder + "/no/such/folder/c"), "no/such/folder")
 

@@ -18,6 +18,7 @@ STRUCTURES = {
     "mpcomm_array": library.Array, "mpcomm_schedule": library.ScheduleRecord,
     "mpcomm_metric": library.Metric, "mpcomm_result": library.Result,
     "mpcomm_text": library.Text, "mpcomm_save_options": library.SaveOptions,
+    "mpcomm_save_plan": library.SavePlan,
     "mpcomm_resume_options": library.ResumeOptions, "mpcomm_event": library.EventRecord}
 NUMBERS = {"MPCOMM_SESSION_ABI": library.ABI}
 NUMBERS.update({"MPRT_" + n.upper(): i for i, n in enumerate(library.STATUS)})

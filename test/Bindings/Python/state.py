@@ -128,6 +128,56 @@ with mpcomm.Session(program) as session:
     assert session.metadata("epoch") == "3" and session.metadata("loss") is None
     assert [session.step(b) for b in batches[PART:]] == first[PART:]
 
+# --- checkpoints of an earlier run, which have the names of some that would be kept ---
+
+with mpcomm.Session(program) as session:
+    for step, batch in enumerate(batches[:9], 1):
+        session.step(batch)
+        if step % 3 == 0:
+            session.save(folder + "/ckpt/", keep=3)
+names = ["checkpoint.safetensors" + end for end in ("", ".step-3", ".step-6")]
+files = [f"{folder}/ckpt/{name}" for name in names]
+
+
+def contents():
+    assert {n for n in os.listdir(folder + "/ckpt") if "lock" not in n} == set(names)
+    return [open(f, "rb").read() for f in files]
+
+
+def refused(call, clash):
+    before = contents()
+    try:
+        call()
+    except mpcomm.Error as error:
+        for words in (f"{clash}: is there already", "not of this run", "move it away"):
+            assert words in str(error), error
+    else:
+        raise AssertionError("expected an error")
+    assert contents() == before  # the newest of the earlier run, too
+
+
+with mpcomm.Session(program) as session:
+    refused(lambda: session.plan_saves(folder + "/ckpt/", keep=2), files[1])
+    session.plan_saves(folder + "/ckpt/", keep=2, every=2, last=6)  # of these, none is kept
+with mpcomm.Session(program) as session:
+    for _ in range(3):
+        session.step(batches[0])
+    refused(lambda: session.save(folder + "/ckpt/", keep=2), files[1])
+    session.step(batches[0])
+    refused(lambda: session.save(folder + "/ckpt/", keep=2, blocking=False), files[2])
+    session.save(folder + "/other", keep=2)
+    session.resume(files[1])  # goes on with that run, on another way
+    refused(lambda: session.save(folder + "/ckpt/", keep=2), files[2])
+    os.remove(files.pop())
+    names.pop()
+    for step in (4, 5):
+        session.step(batches[0])
+        session.save(folder + "/ckpt/", keep=3)
+    names += ["checkpoint.safetensors.step-4"]
+    contents()
+    session.resume(folder + "/ckpt/")
+    session.save(folder + "/ckpt/", keep=3)
+
 # --- tied weights, buffers that forward reads, and none of our own names ---
 
 

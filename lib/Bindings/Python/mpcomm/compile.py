@@ -75,6 +75,9 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
         if not path.endswith(".mlir"):
             if mesh or precision or len(options) > 2 or cpu or output:
                 raise CompileError(f"{path} is compiled; expected no options with it")
+            if not Program.is_program(path):
+                raise CompileError(f"{path}: expected a training graph, FILE.mlir, or a program "
+                                   "of mpcomm-compile, found neither")
             return Program(path)
         with temporary_folder() as folder:
             return Program(run_compiler(path, {}, options, cpu,

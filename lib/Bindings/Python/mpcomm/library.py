@@ -108,6 +108,11 @@ class SaveOptions(Structure):
                 ("allow_difference", c_uint8), ("reserved", c_uint8 * 7)]
 
 
+class SavePlan(Structure):
+    _fields_ = [("struct_size", c_uint32), ("keep", c_uint32), ("every", c_uint64),
+                ("last", c_uint64)]
+
+
 class ResumeOptions(Structure):
     _fields_ = [("struct_size", c_uint32), ("anyway", c_uint8), ("reserved", c_uint8 * 3)]
 
@@ -129,6 +134,7 @@ CALLS = {
     "set_seed": [c_uint64], "set_step": [c_uint64],
     "step": [c_void_p, c_uint32, c_void_p, c_void_p],
     "evaluate": [c_char_p, c_void_p, c_uint32, c_void_p], "save": [c_char_p, c_void_p],
+    "plan_saves": [c_char_p, c_void_p],
     "wait": [], "read_state": [c_char_p], "resume": [c_char_p, c_void_p],
     "metadata": [c_char_p, c_void_p], "gather": [c_void_p, c_void_p, c_uint64],
     "abort": [c_char_p], "events": [c_void_p, c_uint32, c_void_p, c_void_p], "close": [],

@@ -30,6 +30,9 @@ class Program:
     def __init__(self, path: str, *, weights: Optional[Mapping[str, Any]] = None,
                  folder: Optional[str] = None, batch: Optional[List[str]] = None,
                  batch_kind: str = "mapping"):
+        if not isinstance(path, (str, os.PathLike)):
+            raise Error("expected a Program or the path of a program file, found "
+                        f"{type(path).__name__}; mpcomm.compile makes a Program of a model")
         self.path = os.fspath(path)
         if not os.path.isfile(self.path):
             raise Error(f"{self.path}: no such file")
@@ -86,6 +89,12 @@ class Program:
         return dict(vars(self), _weights={n: getattr(t, "detach", lambda t=t: t)()
                                           for n, t in self.model_state().items()},
                     _saved_optimizer=self.optimizer_state(), _model=None, _optimizer=None)
+
+    @staticmethod
+    def is_program(path: str) -> bool:
+        """Whether a file may be a program: those are shared objects."""
+        with open(path, "rb") as file:
+            return file.read(4) == b"\x7fELF"
 
     def __repr__(self) -> str:
         return f"mpcomm.Program({self.path!r})"

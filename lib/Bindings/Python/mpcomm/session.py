@@ -8,12 +8,14 @@
 """The Session: a rank of a training job, and the state that its program trains."""
 
 import ctypes
+import json
 import os
 import socket
 import struct
 import sys
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple,
+                    Union)
 
 from . import library
 from .batches import Batches
@@ -107,6 +109,8 @@ class Session:
         number = ctypes.c_uint32()
         self._handle("load", library.encoded(program.path), ctypes.byref(number))
         self._programs = {number.value: program}
+        self._resumed: Tuple[int, str] = (-1, "")  # after which step, from which file
+        self._planned: Set[str] = set()  # files of which the names that will be kept are free
         self._result, self._error = library.Result(), library.ErrorRecord()
         self._references = ctypes.byref(self._result), ctypes.byref(self._error)
         self._function = self._handle.library.mpcomm_session_step
@@ -324,7 +328,24 @@ class Session:
     def output(self, name: str = "output") -> Any:
         """A copy of a result of the last evaluation on this rank's samples; with
         micro-batches, on the last of them."""
-        return self._state.result(name)
+        try:
+            return self._state.result(name)
+        except Error as error:
+            if error.code != "not_found":
+                raise
+            raise Error(f"{error}; {self._known_results()}", code="not_found") from None
+
+    def _known_results(self) -> str:
+        """What each function returns beside state, for a message."""
+        text = ctypes.c_char_p()
+        self._handle("manifest", self._describe().current, ctypes.byref(text))
+        known: Dict[str, List[str]] = {}
+        for function in json.loads(text.value.decode())["functions"]:
+            names = known.setdefault(function["name"], [])
+            names += [r["name"] for r in function["results"]
+                      if r.get("argument") is None and r["name"] not in names]
+        return "; ".join(f"{function} gives {listed(names, len(names))}"
+                         for function, names in known.items() if names)
 
     # --- state ---
 
@@ -440,17 +461,48 @@ class Session:
 
         path             a file; in a folder ("ckpt/") it is checkpoint.safetensors
         blocking         False: return as soon as the state is copied
-        keep             how many checkpoints are kept, older ones as PATH.step-K
+        keep             how many checkpoints are kept, older ones as PATH.step-K. Files of
+                         another run that have such names are an error of the first save,
+                         or of `plan_saves`
         weights_only     parameters and buffers alone
         allow_nonfinite  even if the state has NaN in it
         metadata         texts to keep with it; `metadata()` reads them after `resume`"""
-        path = checkpoint_path(path, make=self.rank == 0)
+        path, keep = checkpoint_path(path, make=self.rank == 0), at_least_one("keep", keep)
+        if keep > 1 and not weights_only and os.path.abspath(path) not in self._planned:
+            self._check_copy(path, keep)
+            self.plan_saves(path, keep=keep)
         pairs = list((metadata or {}).items())
         texts = (library.Text * max(1, len(pairs)))(
             *[library.Text(key=k.encode(), value=str(v).encode()) for k, v in pairs])
         self._handle("save", library.encoded(path), ctypes.byref(library.SaveOptions(
             background=not blocking, weights_only=weights_only, allow_nonfinite=allow_nonfinite,
             keep=keep, metadata_count=len(pairs), metadata=texts)))
+
+    def plan_saves(self, path: str, *, keep: int = 1, every: int = 1,
+                   last: Optional[int] = None) -> None:
+        """Finds before training what would prevent checkpoints at `path` (all ranks):
+        another run that writes there, and files that are neither this session's nor of the
+        run that it has resumed where older checkpoints will be kept.
+
+        path, keep   as of `save`
+        every, last  a save after each so many steps, up to that step; default: after any"""
+        path, keep = checkpoint_path(path, make=self.rank == 0), at_least_one("keep", keep)
+        end = 2 ** 64 - 1 if last is None else last
+        self._handle("plan_saves", library.encoded(path), ctypes.byref(library.SavePlan(
+            keep=keep, every=at_least_one("every", every), last=end)))
+        if keep > 1:
+            self._planned.add(os.path.abspath(path))
+
+    def _check_copy(self, path: str, keep: int) -> None:
+        """Refuses a first save of which the copy, under whose name a later one keeps it, is
+        there already, and another's (all ranks)."""
+        copy, (step, file) = f"{path}.step-{self._steps}", self._resumed
+        clashes = self.rank == 0 and os.path.lexists(copy) and not (
+            step == self._steps and (same_file(file, path) or same_file(file, copy)))
+        if any(self._state.gather(bytes([clashes]), self.size)[0]):
+            raise Error(f"{copy}: is there already, and is not of this run, which keeps {keep} "
+                        f"checkpoints and gives that name to the one of step {self._steps}; "
+                        "move it away, or choose another name for checkpoints")
 
     def wait(self) -> None:
         """Waits for a checkpoint that is written in the background."""
@@ -459,9 +511,11 @@ class Session:
     def resume(self, path: str, anyway: bool = False) -> int:
         """Goes on where a checkpoint was written, on this mesh or on another one (all
         ranks); returns the steps done. `anyway`: even if another program wrote it."""
-        self._handle("resume", library.encoded(checkpoint_path(path)),
+        path = checkpoint_path(path)
+        self._handle("resume", library.encoded(path),
                      ctypes.byref(library.ResumeOptions(anyway=anyway)))
         self._steps, self._has_history = int(self._describe().step), True
+        self._resumed, self._planned = (self._steps, os.path.abspath(path)), set()
         return self._steps
 
     def metadata(self, key: str) -> Optional[str]:
@@ -566,6 +620,16 @@ def is_batch(value: Any) -> bool:
         return not isinstance(value[0], (Mapping, tuple, list))
     return isinstance(value, Mapping) or hasattr(value, "__dlpack__") or \
         type(value).__name__ == "PyCapsule"
+
+
+def at_least_one(name: str, value: Any) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise Error(f"expected `{name}` to be at least 1, found {value}")
+    return value
+
+
+def same_file(a: str, b: str) -> bool:
+    return os.path.exists(a) and os.path.exists(b) and os.path.samefile(a, b)
 
 
 def checkpoint_path(path: str, make: bool = False) -> str:

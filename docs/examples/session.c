@@ -32,6 +32,10 @@ int main(int argc, char **argv) {
                           {"y", y, MPRT_F32, 2, of_y, NULL}};
   mpcomm_save_options background = {
       .struct_size = sizeof(background), .background = 1, .keep = 2};
+  /* Before training: checkpoints of another run would be in the way of these. */
+  mpcomm_save_plan plan = {
+      .struct_size = sizeof(plan), .keep = 2, .every = 250, .last = 1000};
+  check(mpcomm_session_plan_saves(session, "linear.ckpt", &plan, &error));
   for (int step = 0; step < 1000; ++step) {
     for (int i = 0; i < 8 * 4; ++i)
       x[i] = (float)((i * 37 + step * 11) % 19 - 9) / 9;

@@ -17,8 +17,9 @@ log = sys.argv[1] + "/log.jsonl"
 
 
 def record(step, kind="step", loss=0.5, **metrics):
-    rates = {"lr": 0.1} if kind == "step" else {}
-    return mpcomm.Record(kind, step, loss, metrics, 1.25, rates)
+    if kind != "step":
+        return mpcomm.Record(kind, step, loss, metrics, 1.25, {}, samples=40)
+    return mpcomm.Record(kind, step, loss, metrics, 1.25, {"lr": 0.1}, exposed_ms=0.5)
 
 
 def lines():
@@ -32,9 +33,21 @@ for step in range(1, 6):
 writer(record(5, "evaluate"))
 writer.close()
 assert lines()[0] == {"step": 1, "loss": 0.5, "metrics": {"accuracy": 0.25}, "ms": 1.25,
-                      "lr": 0.1}, lines()[0]
-assert lines()[3]["loss"] == "inf"
-assert lines()[5] == {"step": 5, "eval_loss": 0.5, "ms": 1.25}
+                      "exposed_ms": 0.5, "lr": 0.1}, lines()[0]
+assert lines()[3]["loss"] is None
+assert lines()[5] == {"step": 5, "evaluation": {"samples": 40, "loss": 0.5}}
+
+scaled = record(6)
+scaled.exposed_ms, scaled.loss_scale, scaled.is_skipped = None, 1024.0, True
+scaled.nonfinite = ["w"]
+writer = mpcomm.JsonLines(log)
+writer(scaled)
+writer(record(6, "evaluate", accuracy=math.nan))
+writer.close()
+assert lines()[6] == {"step": 6, "loss": 0.5, "ms": 1.25, "exposed_ms": None, "lr": 0.1,
+                      "loss_scale": 1024.0, "skipped": True, "nonfinite": ["w"]}
+assert lines()[7] == {"step": 6, "evaluation": {"samples": 40, "loss": 0.5,
+                                                "metrics": {"accuracy": None}}}
 
 # From the checkpoint of step 3 on: the lines of steps 4 and 5 go, and half a line does.
 with open(log, "a") as file:
@@ -71,7 +84,7 @@ try:
     mpcomm.TensorBoard("runs")
     sys.exit("expected an error")
 except mpcomm.Error as error:
-    assert "tensorboard" in str(error) and error.code == "unsupported"
+    assert "pip install tensorboardX" in str(error) and error.code == "unsupported"
 sys.modules["tensorboardX"] = types.SimpleNamespace(SummaryWriter=SummaryWriter)
 board = mpcomm.TensorBoard("runs", every=2)
 for step in (1, 2):

@@ -54,6 +54,7 @@ not_compiled("no tensor named 'z'", inputs=["z"])
 not_compiled("micro-batches", "found 8", micro_batches=3)
 not_compiled("no-such-option", no_such_option=1)
 not_compiled("mesh", mesh="dp:0")
+not_compiled("the option micro_batches=2 gives so many", mesh="pp:2")
 not_compiled("without spaces", cluster="a b")
 refused(lambda: mpcomm.compile("nothing.mlir"), "nothing.mlir: no such file",
         kind=mpcomm.CompileError)

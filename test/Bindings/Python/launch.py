@@ -27,6 +27,7 @@ def trained(program, batches, log):
         assert session.rank == int(os.environ["RANK"]) == session.data_rank
         part = slice(4 * session.rank, 4 * session.rank + 4)
         losses = [session.step([t[part] for t in b]) for b in batches]
+        session.evaluate([[t[part] for t in b] for b in batches[:3]])
         return losses, session.state_dict(), session.optimizer_state_dict()
 
 
@@ -70,7 +71,9 @@ if __name__ == "__main__":
         assert a[0] == b[0] and torch.equal(a[1], b[1]), a[0]
     model.load_state_dict(first[1])
     optimizer.load_state_dict(first[2])
-    lines = [json.loads(line) for line in open(log)]
+    *lines, last = [json.loads(line) for line in open(log)]
+    assert last["step"] == STEPS and last["evaluation"]["samples"] == 3 * 8, last
+    assert all(line["exposed_ms"] >= 0 for line in lines)
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
     assert [line["loss"] for line in lines] == first[0]
     # A program holds the rate in f32.

@@ -14,7 +14,7 @@ import dataclasses
 import json
 import math
 import os
-from typing import Any, Callable, Dict, Union
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from .errors import Error
 
@@ -23,12 +23,17 @@ from .errors import Error
 class Record:
     """What a callback is told of a step, or of an evaluation.
 
-    kind      "step" or "evaluate"
-    step      the number of steps done
-    loss      the mean over the global batch
-    metrics   what else the loss function returned, by name
-    ms        milliseconds that it took
-    rates     learning rates by name, {} of an evaluation
+    kind        "step" or "evaluate"
+    step        the number of steps done
+    loss        the mean over the global batch, or over the evaluation
+    metrics     what else the loss function returned, by name
+    ms          milliseconds that the call took
+    rates       learning rates by name, {} of an evaluation
+    exposed_ms  of a step, that it waited for communication; None: not known
+    loss_scale  of the next step; None if the program does not scale its loss
+    is_skipped  parameters kept their values, because gradients overflowed
+    nonfinite   parameters whose gradients were not finite, with check_gradients
+    samples     of an evaluation, on all ranks
     """
 
     kind: str
@@ -37,20 +42,26 @@ class Record:
     metrics: Dict[str, float]
     ms: float
     rates: Dict[str, float]
+    exposed_ms: Optional[float] = None
+    loss_scale: Optional[float] = None
+    is_skipped: bool = False
+    nonfinite: Sequence[str] = ()
+    samples: int = 0
 
 
 #: A callback; one with a method `close` has it called at the session's end.
 Callback = Callable[[Record], Any]
 
 
-def json_number(value: float) -> Union[float, str]:
-    """JSON has no infinity and no NaN; they are written as text."""
-    return value if math.isfinite(value) else str(value)
+def json_number(value: float) -> Optional[float]:
+    """JSON has no infinity and no NaN; they are null, as in mpcomm-run's log."""
+    return value if math.isfinite(value) else None
 
 
 class JsonLines:
-    """Writes a line of JSON a step, with the keys of `mpcomm-run --log`; a session that
-    goes on from a checkpoint goes on with the file.
+    """Writes a line of JSON for each step and each evaluation, with the keys of
+    `mpcomm-run --log` but `epoch`, `data_ms` and `accuracy`, which a session does not know;
+    one that goes on from a checkpoint goes on with the file.
 
     path    the file
     every   how many steps a line is written
@@ -65,13 +76,21 @@ class JsonLines:
             self.file = self.open(record.step)
         if record.kind == "step" and record.step % self.every:
             return
-        line: Dict[str, Any] = {"step": record.step, "loss": json_number(record.loss)}
-        if record.kind != "step":
-            line = {"step": record.step, "eval_loss": json_number(record.loss)}
+        values: Dict[str, Any] = {"loss": json_number(record.loss)}
         if record.metrics:
-            line["metrics"] = {k: json_number(v) for k, v in record.metrics.items()}
-        line["ms"] = round(record.ms, 4)
-        line.update(record.rates)
+            values["metrics"] = {k: json_number(v) for k, v in record.metrics.items()}
+        line: Dict[str, Any] = {"step": record.step}
+        if record.kind != "step":
+            line["evaluation"] = {"samples": record.samples, **values}
+        else:
+            exposed = record.exposed_ms
+            line.update(values, ms=round(record.ms, 4),
+                        exposed_ms=None if exposed is None else round(exposed, 4),
+                        **record.rates)
+            if record.loss_scale is not None:
+                line.update(loss_scale=record.loss_scale, skipped=record.is_skipped)
+            if record.nonfinite:
+                line["nonfinite"] = list(record.nonfinite)
         print(json.dumps(line, ensure_ascii=False), file=self.file, flush=True)
 
     def open(self, step: int):
@@ -97,7 +116,8 @@ class JsonLines:
 
 
 class TensorBoard:
-    """Writes event files for TensorBoard, by torch.utils.tensorboard or tensorboardX.
+    """Writes event files for TensorBoard, by torch.utils.tensorboard or tensorboardX, of
+    which one has to be installed.
 
     folder  where they go
     every   how many steps a point is written
@@ -126,12 +146,13 @@ def summary_writer():
     """The class SummaryWriter of whichever library is installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
+    except Exception:  # what versions that do not fit each other raise
         try:
             from tensorboardX import SummaryWriter
-        except ImportError:
-            raise Error("TensorBoard needs the package tensorboard (with PyTorch) or "
-                        "tensorboardX", code="unsupported") from None
+        except Exception as error:
+            raise Error("mpcomm.TensorBoard needs the package tensorboard (with PyTorch) or "
+                        f"tensorboardX, which `pip install tensorboardX` gets: {error}",
+                        code="unsupported") from None
     return SummaryWriter
 
 

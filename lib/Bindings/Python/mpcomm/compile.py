@@ -170,7 +170,7 @@ def example_of(batch, convert, micro_batches):
     samples = next(iter(sizes.values()))
     if not isinstance(micro_batches, int) or micro_batches < 1 or samples % micro_batches:
         raise CompileError(f"example_batch: expected a number of samples that {micro_batches} "
-                           f"micro-batches divide, found {samples}")
+                           f"micro-batches divide (micro_batches), found {samples}")
     return kind, dataset, samples // micro_batches
 
 
@@ -277,4 +277,6 @@ def explained(text: str, lines: Dict[str, List[str]]) -> str:
         known = lines.get(location) or lines.get(re.sub(r"\.grad$", "", location)) or []
         return ": ".join([" or ".join(known), location] if known else [location])
     text = re.sub(r"^mpcomm-compile: error: ", "", text.strip(), flags=re.M)
+    text = re.sub(r"(expected at least as many micro-batches as ranks of the pipeline, (\d+), .*)",
+                  r"\1; the option micro_batches=\2 gives so many", text)
     return re.sub(r'(?:<unknown>:0: error: )?loc\("([^"]*)"\)', mended, text)

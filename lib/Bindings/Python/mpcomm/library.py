@@ -144,11 +144,17 @@ CALLS = {
 @functools.lru_cache(maxsize=None)
 def load():
     """The library; MPCOMM_SESSION_LIBRARY names another one."""
-    path = os.environ.get("MPCOMM_SESSION_LIBRARY") or tools.find_library(NAME)
+    given = os.environ.get("MPCOMM_SESSION_LIBRARY")
+    path = given or tools.find_library(NAME)
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
-        raise Error(f"cannot load {path}: {error}", code="not_found") from None
+        found = f"cannot load {path}: {error}" if os.path.exists(path) else \
+            f"MPCOMM_SESSION_LIBRARY is {given}: no such file" if given else \
+            f"found no {NAME} in lib/ above {tools.HERE} or beside an mpcomm-run or " \
+            "mpcomm-compile of PATH, nor does the dynamic linker; MPCOMM_SESSION_LIBRARY " \
+            "can name the file, which is in lib/ of a build or an installation"
+        raise Error(found, code="not_found") from None
     found = library.mpcomm_session_abi()
     if found != ABI:
         raise Error(f"{path}: expected ABI {ABI} of sessions, found {found}", code="unsupported")

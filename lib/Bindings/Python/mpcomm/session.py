@@ -259,11 +259,18 @@ class Session:
         return {found.metrics[i].name.decode(): found.metrics[i].value
                 for i in range(found.metric_count)}
 
-    def _report(self, kind: str, loss: float, metrics: Dict[str, float], began: float) -> None:
+    def _report(self, kind: str, loss: float, metrics: Dict[str, float], began: float,
+                samples: int = 0) -> None:
         if self.rank == 0:
             record = Record(kind, self._steps, loss, metrics,
-                            1000 * (time.perf_counter() - began),
-                            self._last_rates() if kind == "step" else {})
+                            1000 * (time.perf_counter() - began), {}, samples=samples)
+            if kind == "step":
+                last = self.last
+                record.rates = self._last_rates()
+                if last.exposed_milliseconds >= 0:
+                    record.exposed_ms = last.exposed_milliseconds
+                record.loss_scale, record.is_skipped = last.loss_scale, last.is_skipped
+                record.nonfinite = last.nonfinite
             for callback in self._callbacks:
                 callback(record)
 
@@ -305,7 +312,8 @@ class Session:
         means = self._over_ranks({name: value / count for name, value in totals.items()})
         if self._callbacks:
             metrics = {k: v for k, v in means.items() if k != "loss"}
-            self._report("evaluate", means["loss"], metrics, began)
+            samples = count * self._parts_of(function)[1] * self.data_ranks
+            self._report("evaluate", means["loss"], metrics, began, samples)
         return means
 
     def _parts_of(self, function: str) -> Tuple[int, int]:

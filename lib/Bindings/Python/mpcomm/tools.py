@@ -75,10 +75,12 @@ def processor() -> Tuple[str, ...]:
 
 
 def find_library(name: str) -> str:
-    """The path of a shared object of this installation; else its name alone, for the
-    dynamic linker to find."""
+    """The path of a shared object of this installation, or of that of the tools in PATH;
+    else its name alone, for the dynamic linker to find."""
     folders = ["lib", os.path.join("lib", sysconfig.get_config_var("MULTIARCH") or "")]
-    for root in roots():
+    commands = [shutil.which(name) for name in ("mpcomm-run", "mpcomm-compile")]
+    beside = [os.path.dirname(os.path.dirname(os.path.realpath(c))) for c in commands if c]
+    for root in (*roots(), *beside):
         for folder in folders:
             path = os.path.join(root, folder, name)
             if os.path.exists(path):

@@ -65,8 +65,9 @@ class Session:
     lr         a number; a schedule (Constant, Cosine, Linear, or a function of the step,
                counted from 0); a torch.optim.Optimizer or a scheduler of
                torch.optim.lr_scheduler, whose rates are read before each step (the loop
-               calls the scheduler's step(), as ever); a list of these for several
-               learning rates. Default: that of the optimizer that was compiled
+               calls the scheduler's step(), as ever; other options of the optimizer have
+               to stay as they were compiled); a list of these for several learning
+               rates. Default: that of the optimizer that was compiled
     callbacks  functions of a Record, called on rank 0: JsonLines, TensorBoard, your own
     comm       "shm", "gloo", "mpi", "nccl" or "self"; default: by the launcher
     device     "host" or "cuda"; default: that of the program
@@ -518,7 +519,8 @@ class Session:
 
     def resume(self, path: str, anyway: bool = False) -> int:
         """Goes on where a checkpoint was written, on this mesh or on another one (all
-        ranks); returns the steps done. `anyway`: even if another program wrote it."""
+        ranks); returns the steps done, to which the loop brings a scheduler of PyTorch and
+        its place in the data. `anyway`: even if another program wrote it."""
         path = checkpoint_path(path)
         self._handle("resume", library.encoded(path),
                      ctypes.byref(library.ResumeOptions(anyway=anyway)))

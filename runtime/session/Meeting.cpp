@@ -46,7 +46,7 @@ Error Meeting::run(mprt_collective_kind kind, int32_t peer, const void *send,
   call.peer = peer;
   call.count = bytes;
   call.name = what;
-  call.location = "mprt";
+  call.location = place;
   uint64_t sent = send ? bytes : 0;
   uint64_t received = receive ? bytes : 0;
   if (kind == MPRT_ALL_GATHER)

@@ -34,11 +34,15 @@ public:
   Error send(unsigned to, const void *data, uint64_t bytes, const char *what);
   Error receive(unsigned from, void *data, uint64_t bytes, const char *what);
 
+  /// What errors say of where ranks meet from now on, a literal.
+  void setPlace(const char *name) { place = name; }
+
 private:
   Meeting() = default;
   Error run(mprt_collective_kind kind, int32_t peer, const void *send,
             void *receive, uint64_t bytes, const char *what);
 
+  const char *place = "mprt";
   /// The runtime may keep a pointer to it.
   mprt_collective call = {};
   /// Memory of calls that failed: a communicator's thread may be at it still.

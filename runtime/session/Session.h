@@ -48,6 +48,12 @@ public:
   open(const mpcomm_session_options &options);
   Error close();
 
+  /// As World::setPlace.
+  void setPlace(const char *name) {
+    if (rank)
+      rank->setPlace(name);
+  }
+
   Error describe(mpcomm_session_info &info) const;
   Error load(const Expected<OpenProgram> &opened, uint32_t traceCapacity,
              uint32_t &number);

@@ -94,12 +94,15 @@ mprt_status enter(mpcomm_session *session, mpcomm_error *error,
 }
 
 /// The same of a call that all ranks make: what is thrown ends the session, so
-/// that the others do not wait for this one.
+/// that the others do not wait for this one. Where a rank waits for one that
+/// does not make the call, errors name it: `caller`.
 template <typename Function>
 mprt_status enterTogether(mpcomm_session *session, mpcomm_error *error,
-                          Function function) {
+                          Function function,
+                          const char *caller = __builtin_FUNCTION()) {
   return enter(session, error, [&](Session &inner) -> Error {
     try {
+      inner.setPlace(caller);
       return function(inner);
     } catch (const std::exception &exception) {
       (void)inner.abort(exception.what());

@@ -130,6 +130,8 @@ Expected<void *> World::allocate(uint64_t bytes) {
   return memory;
 }
 
+void World::setPlace(const char *name) { meeting->setPlace(name); }
+
 Error World::gather(const void *mine, void *all, uint64_t bytes) {
   return meeting->gather(mine, all, bytes);
 }

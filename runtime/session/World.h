@@ -95,6 +95,8 @@ public:
   /// 64 bytes; given back with the world.
   Expected<void *> allocate(uint64_t bytes);
 
+  /// As Meeting::setPlace.
+  void setPlace(const char *name);
   /// Outside of any program: every rank's `bytes` at `mine` to every rank's
   /// `all`, in order of rank. All ranks call it.
   Error gather(const void *mine, void *all, uint64_t bytes);

@@ -54,6 +54,8 @@ class Help(unittest.TestCase):
         self.assertRegex(text, r"--size=<\w+>")
         self.assertNotIn("mpcomm-make-async", text)
         self.assertIn("--micro-batches=", call(OPT, "--help=mpcomm-compile"))
+        for name in "mpcomm-make-async", "mpcomm-verify-rank-programs", "cse":  # without options
+            self.assertRegex(call(OPT, "--help=" + name), r"\A  --%s +- [^\n]+\n\Z" % name)
         self.assertEqual(call(OPT, "--help=mpcomm-compil", status=1),
                          "mpcomm-opt: error: no pass or pipeline 'mpcomm-compil', did you mean "
                          "'mpcomm-compile'?\n")

@@ -90,8 +90,8 @@ static llvm::Function *defineBFloatTruncation(llvm::Module &module) {
   llvm::IRBuilder<> builder(module.getContext());
   auto *type = llvm::FunctionType::get(
       builder.getBFloatTy(), {builder.getFloatTy()}, /*isVarArg=*/false);
-  auto *function = llvm::Function::Create(
-      type, llvm::Function::WeakAnyLinkage, "__truncsfbf2", module);
+  auto *function = llvm::Function::Create(type, llvm::Function::WeakAnyLinkage,
+                                          "__truncsfbf2", module);
   function->setVisibility(llvm::GlobalValue::HiddenVisibility);
   builder.SetInsertPoint(
       llvm::BasicBlock::Create(module.getContext(), "", function));
@@ -103,12 +103,50 @@ static llvm::Function *defineBFloatTruncation(llvm::Module &module) {
       builder.CreateAdd(bits, builder.CreateAdd(tie, builder.getInt32(0x7fff))),
       16);
   llvm::Value *quiet = builder.CreateOr(high, 0x40);
-  llvm::Value *word = builder.CreateSelect(builder.CreateFCmpUNO(wide, wide),
-                                           quiet, nearest);
-  builder.CreateRet(
-      builder.CreateBitCast(builder.CreateTrunc(word, builder.getInt16Ty()),
-                            builder.getBFloatTy()));
+  llvm::Value *word =
+      builder.CreateSelect(builder.CreateFCmpUNO(wide, wide), quiet, nearest);
+  builder.CreateRet(builder.CreateBitCast(
+      builder.CreateTrunc(word, builder.getInt16Ty()), builder.getBFloatTy()));
   return function;
+}
+
+/// Without instructions for bf16, code for a vector of it moves one element at
+/// a time. Integers of as many bits move as one.
+static void moveBFloatsAsIntegers(llvm::Module &module) {
+  llvm::IRBuilder<> builder(module.getContext());
+  auto getMoved = [&](llvm::Type *type) -> llvm::Type * {
+    auto *vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
+    return vector && vector->getElementType()->isBFloatTy()
+               ? llvm::FixedVectorType::get(builder.getInt16Ty(),
+                                            vector->getNumElements())
+               : nullptr;
+  };
+  for (llvm::Function &function : module)
+    for (llvm::BasicBlock &block : function)
+      for (llvm::Instruction &op : llvm::make_early_inc_range(block)) {
+        builder.SetInsertPoint(&op);
+        if (auto *load = llvm::dyn_cast<llvm::LoadInst>(&op)) {
+          llvm::Type *moved = getMoved(load->getType());
+          if (!moved || !load->isSimple())
+            continue;
+          llvm::LoadInst *bits = builder.CreateAlignedLoad(
+              moved, load->getPointerOperand(), load->getAlign());
+          bits->copyMetadata(*load);
+          load->replaceAllUsesWith(
+              builder.CreateBitCast(bits, load->getType()));
+          load->eraseFromParent();
+        } else if (auto *store = llvm::dyn_cast<llvm::StoreInst>(&op)) {
+          llvm::Value *value = store->getValueOperand();
+          llvm::Type *moved = getMoved(value->getType());
+          if (!moved || !store->isSimple())
+            continue;
+          llvm::StoreInst *bits = builder.CreateAlignedStore(
+              builder.CreateBitCast(value, moved), store->getPointerOperand(),
+              store->getAlign());
+          bits->copyMetadata(*store);
+          store->eraseFromParent();
+        }
+      }
 }
 
 std::unique_ptr<llvm::Module> CodeGen::translate(mlir::ModuleOp module,
@@ -153,6 +191,9 @@ std::unique_ptr<llvm::Module> CodeGen::translate(mlir::ModuleOp module,
       optLevel == 0 ? builder.buildO0DefaultPipeline(level)
                     : builder.buildPerModuleDefaultPipeline(level);
   passes.run(*llvmModule, modules);
+  // Last: the optimizer would bring the type back.
+  if (!info->checkFeatures("+avx512bf16"))
+    moveBFloatsAsIntegers(*llvmModule);
   return llvmModule;
 }
 

@@ -40,6 +40,8 @@ Options:
   --mlir-print-ir-before-all, --mlir-print-ir-after-all, --mlir-print-ir-after-change
                                     print the IR between passes
   --mlir-print-debuginfo            print locations
+  --mlir-print-op-on-diagnostic=false
+                                    errors without the operation that they are at
   --mlir-timing                     print the time of each pass
   --mlir-disable-threading          run passes one at a time
   --remarks-filter=REGEX, --remark-format=emitRemark
@@ -54,8 +56,9 @@ Options:
 int main(int argc, char **argv) {
   mpcomm::setVersion("mpcomm-opt");
   mpcomm::registerAllPasses();
-  if (auto status =
-          mpcomm::answerHelp(argc, argv, {"mpcomm-opt", helpText, true}))
+  if (auto status = mpcomm::answerHelp(
+          argc, argv,
+          {"mpcomm-opt", helpText, true, [] { mlir::registerAllPasses(); }}))
     return *status;
   mlir::registerAllPasses();
 #ifdef MPCOMM_TEST_PASSES

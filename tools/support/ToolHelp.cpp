@@ -62,15 +62,24 @@ static void printList(StringRef title,
 /// The options of what is registered as `name`.
 static int printEntry(const mpcomm::ToolHelp &help, StringRef name) {
   Registered found = findRegistered();
-  const PassRegistryEntry *entry = PassInfo::lookup(name);
-  if (!entry)
-    entry = PassPipelineInfo::lookup(name);
+  auto lookup = [&]() -> const PassRegistryEntry * {
+    if (const PassInfo *pass = PassInfo::lookup(name))
+      return pass;
+    return PassPipelineInfo::lookup(name);
+  };
+  const PassRegistryEntry *entry = lookup();
+  if (!entry && help.registerOthers) {
+    help.registerOthers();
+    entry = lookup();
+  }
   if (!entry) {
     llvm::errs() << help.tool << ": error: no pass or pipeline '" << name << "'"
                  << mpcomm::didYouMean(name, found.names) << "\n";
     return 1;
   }
-  entry->printHelpStr(2, entry->getOptionWidth());
+  // The width of options alone: 0 where there are none.
+  size_t indent = 2, own = indent + entry->getPassArgument().size() + 5;
+  entry->printHelpStr(indent, std::max(entry->getOptionWidth(), own));
   return 0;
 }
 

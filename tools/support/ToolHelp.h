@@ -26,6 +26,8 @@ struct ToolHelp {
   llvm::StringRef text;
   /// Whether the passes that are registered are listed after it.
   bool listsPasses = false;
+  /// Registers passes that are not listed, but have a help of their own.
+  void (*registerOthers)() = nullptr;
 };
 
 /// Makes --version name the tool, its version, the ABI of program files and

@@ -96,12 +96,21 @@ private:
         searchSteps,
         nodesOfSearch / std::max<size_t>(problem.nodes.size(), 1)));
     OverlapSchedule found = scheduleList(problem, options);
-    if (!found.error.empty())
-      return leaveAlone(found.error);
-    if (memoryBytes <= 0)
+    int64_t inputPeak = found.inputPeakBytes;
+    std::string wrong = found.error;
+    if (wrong.empty() && memoryBytes <= 0)
       graph->apply(found);
-    else if (!applyBounded(*graph, found, function, model, options))
-      return leaveAlone("no order found keeps the memory bound");
+    else if (wrong.empty() &&
+             !applyBounded(*graph, found, function, model, options))
+      wrong = "no order found keeps the memory bound";
+    if (!wrong.empty() && memoryBytes > 0 && inputPeak > memoryBytes)
+      emitWarning(function.getLoc())
+          << "@" << function.getName() << " takes " << inputPeak
+          << " bytes at its peak, expected at most the "
+          << memoryBytes.getValue()
+          << " of memory-bytes: no order of it that was found takes less";
+    if (!wrong.empty())
+      return leaveAlone(wrong);
     remark::analysis(function.getLoc(), named("ScheduleOverlap"))
         << remark::metric("predicted_us", toMicros(found.seconds))
         << remark::metric("input_us", toMicros(found.inputSeconds))

@@ -89,8 +89,7 @@ LogicalResult StageGraph::findLoss() {
     if (getResultRole(step, use.getOperandNumber()) != Role::Loss)
       continue;
     Value value = use.get();
-    for (auto reduce = value.getDefiningOp<AllReduceOp>(); reduce;
-         reduce = value.getDefiningOp<AllReduceOp>())
+    while (auto reduce = value.getDefiningOp<AllReduceOp>())
       value = reduce.getInputs()[cast<OpResult>(value).getResultNumber()];
     auto *sum = llvm::find_if(micro->sums, [&](const auto &sum) {
       return llvm::is_contained(

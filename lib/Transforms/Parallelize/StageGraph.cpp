@@ -372,7 +372,7 @@ void StageGraph::pullDown(Value gradient, int position) {
     if (!def || getPass(def) != StepPass::Backward)
       continue;
     positions[def] = std::min(positions[def], position);
-    if (isa<ReshardOp, AllReduceOp>(def))
+    if (isPerGradient(def) || root.getDefiningOp<ReshardOp>())
       forEachOperand(def,
                      [&](OpOperand &use) { pullDown(use.get(), position); });
   }

@@ -203,6 +203,15 @@ MeshChoice mpcomm::chooseMesh(ArrayRef<ModuleOp> graphs,
   FailureOr<int64_t> placed = options.countPlacedStages(choice.error);
   if (failed(placed))
     return choice;
+  if (!isAuto) {
+    MeshCandidate candidate;
+    candidate.pipelineRanks = options.getPipelineRanks();
+    candidate.dataRanks = *dataRanks;
+    candidate.chunks = std::max<int64_t>(options.chunks, 1);
+    candidate.microBatches = options.microBatches;
+    addCandidates(candidate, graphs.front(), options, choice);
+    return choice;
+  }
   SmallVector<int64_t> samples;
   for (auto [g, graph] : llvm::enumerate(graphs)) {
     samples.push_back(countSamples(graph));
@@ -219,16 +228,6 @@ MeshChoice mpcomm::chooseMesh(ArrayRef<ModuleOp> graphs,
                      other;
       return choice;
     }
-  }
-  if (!isAuto) {
-    MeshCandidate candidate;
-    candidate.pipelineRanks = options.getPipelineRanks();
-    candidate.dataRanks = *dataRanks;
-    candidate.chunks = std::max<int64_t>(options.chunks, 1);
-    candidate.microBatches = options.microBatches;
-    choice.samples = options.microBatches * *dataRanks * samples.front();
-    addCandidates(candidate, graphs.front(), options, choice);
-    return choice;
   }
   choice.samples = options.globalBatch;
   if (choice.samples == 0) {
@@ -309,8 +308,11 @@ static void explain(const MeshChoice &choice, llvm::raw_ostream &os) {
 }
 
 void mpcomm::printChoice(const MeshChoice &choice, llvm::raw_ostream &os) {
-  os << "meshes for " << choice.samples << " samples a step\n"
-     << "  graph  mesh          zero  chunks  micro-batches  schedule         "
+  if (choice.samples > 0)
+    os << "meshes for " << choice.samples << " samples a step\n";
+  else
+    os << "levels of zero\n";
+  os << "  graph  mesh          zero  chunks  micro-batches  schedule         "
         "step ms   compute ms      wait ms      sent MB      peak MB\n";
   for (auto [i, candidate] : llvm::enumerate(choice.candidates)) {
     os << (static_cast<int>(i) == choice.chosen ? "* " : "  ")

@@ -15,8 +15,10 @@
 #include "files/Hash.h"
 #include "files/OutputFile.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -168,11 +170,23 @@ Expected<StateFile> StateFile::openModel(const std::string &path) {
       return makeError(error.status(), path,
                        ": a file of this model: ", error.message());
   }
+  if (Error error = state.checkParts())
+    return error;
   return state;
 }
 
+/// Whether a file is the index of a model by its name and begins as text does:
+/// the length of a header of safetensors has a zero among its eight bytes.
+static bool isModelIndex(const std::string &path) {
+  if (!path.ends_with(".index.json"))
+    return false;
+  char begin[8] = {};
+  std::ifstream(path, std::ios::binary).read(begin, sizeof(begin));
+  return std::find(std::begin(begin), std::end(begin), '\0') == std::end(begin);
+}
+
 Expected<StateFile> StateFile::open(const std::string &path) {
-  if (path.ends_with(".index.json"))
+  if (isModelIndex(path))
     return openModel(path);
   StateFile state;
   auto add = [&](Expected<SafeTensors> file) {
@@ -201,12 +215,24 @@ Expected<StateFile> StateFile::open(const std::string &path) {
 }
 
 uint64_t StateFile::digest() const {
-  return checksumOfHeader(files[0].tensors(), files[0].metadata());
+  Hash hash;
+  for (const SafeTensors &file : files) {
+    uint64_t header = checksumOfHeader(file.tensors(), file.metadata());
+    hash.add(&header, sizeof(header));
+  }
+  return hash.value();
 }
 
 const TensorEntry *StateFile::find(const std::string &name) const {
   auto found = tensors.find(name);
   return found == tensors.end() ? nullptr : &found->second.whole;
+}
+
+std::vector<std::string> StateFile::paths() const {
+  std::vector<std::string> list;
+  for (const SafeTensors &file : files)
+    list.push_back(file.path());
+  return list;
 }
 
 std::vector<std::string> StateFile::names() const {

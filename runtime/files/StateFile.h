@@ -19,9 +19,9 @@
 // Shards are never changed: what is another shard has another name. Those that
 // no index names any more go.
 //
-// A checkpoint says of each tensor that is neither parameter nor buffer what it
-// is, in the metadata of the files that have it, under `mpcomm.role.NAME`, and
-// how many others there are, in the index, as `mpcomm.weights`.
+// In a checkpoint, the metadata of a file has the role of each of its tensors
+// that is neither parameter nor buffer, under `mpcomm.role.NAME`, and that of
+// the index the number of parameters and buffers, as `mpcomm.weights`.
 //
 // A large model of Hugging Face is several such files and a JSON file, whose
 // name ends with ".index.json", that says which tensor is in which of them. It
@@ -74,7 +74,8 @@ public:
   std::string roleOf(const std::string &name) const;
   /// Whether all parts of a tensor have checksums, which `read` compares.
   bool hasChecksum(const std::string &name) const;
-  size_t fileCount() const { return files.size(); }
+  /// Of all files, the index first.
+  std::vector<std::string> paths() const;
   /// As SafeTensors::read.
   Error read(const std::string &name, const TensorEntry &entry,
              void *destination) const {

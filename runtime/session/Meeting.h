@@ -34,7 +34,7 @@ public:
   Error send(unsigned to, const void *data, uint64_t bytes, const char *what);
   Error receive(unsigned from, void *data, uint64_t bytes, const char *what);
 
-  /// What errors say of where ranks meet from now on, a literal.
+  /// Where ranks meet from now on, as errors call it; a literal.
   void setPlace(const char *name) { place = name; }
 
 private:

@@ -76,9 +76,6 @@ std::string parse(CLI::App &app, Options &o, int argc, char **argv) {
     return "";
   if (o.file.empty())
     return "no file given; usage: mpcomm-checkpoint FILE [options]";
-  for (const std::string *output : {&o.save, &o.saveWeights})
-    if (!output->empty() && areSameFile(*output, o.file))
-      return printable(*output) + " is the file that is read";
   if (!o.save.empty() && !o.saveWeights.empty() &&
       areSameFile(o.save, o.saveWeights))
     return "--save and --save-weights write one file";
@@ -89,6 +86,17 @@ int report(const Error &error) {
   std::fprintf(stderr, "mpcomm-checkpoint: error: %s\n",
                error.message().c_str());
   return 1;
+}
+
+/// Fails where an output is one of the files that are read.
+Error checkOutputs(const StateFile &file, const Options &options) {
+  std::vector<std::string> inputs = file.paths();
+  inputs.push_back(options.file);
+  for (const std::string *output : {&options.save, &options.saveWeights})
+    for (const std::string &input : inputs)
+      if (!output->empty() && areSameFile(*output, input))
+        return fail(printable(*output), " is a file that is read");
+  return {};
 }
 
 /// A table of what is in `file`.
@@ -117,7 +125,7 @@ void print(const StateFile &file) {
   }
   std::printf("%llu tensors, files: %zu, bytes: %llu, of parameters and "
               "buffers: %llu\n",
-              static_cast<unsigned long long>(count), file.fileCount(),
+              static_cast<unsigned long long>(count), file.paths().size(),
               static_cast<unsigned long long>(bytes),
               static_cast<unsigned long long>(weights));
 }
@@ -141,10 +149,15 @@ int main(int argc, char **argv) {
   Expected<StateFile> file = StateFile::open(options.file);
   if (file.failed())
     return report(file.error());
+  if (Error error = checkOutputs(*file, options))
+    return report(error);
   if (options.verify) {
     Expected<uint64_t> compared = verify(*file);
     if (compared.failed())
       return report(compared.error());
+    if (*compared == 0)
+      return report(fail(printable(options.file),
+                         ": no tensor has a checksum to compare with"));
     std::printf("%llu of %zu tensors have checksums, and they are right\n",
                 static_cast<unsigned long long>(*compared),
                 file->names().size());

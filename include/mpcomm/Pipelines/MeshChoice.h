@@ -51,7 +51,7 @@ struct MeshChoice {
   std::vector<MeshCandidate> candidates;
   /// Index of the fastest candidate that fits, the first of equals; -1: none.
   int chosen = -1;
-  /// Samples of a step.
+  /// Samples of a step; 0 where the mesh is given.
   int64_t samples = 0;
   /// An error in the request itself; else empty.
   std::string error;

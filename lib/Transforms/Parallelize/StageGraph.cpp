@@ -372,9 +372,10 @@ void StageGraph::pullDown(Value gradient, int position) {
     if (!def || getPass(def) != StepPass::Backward)
       continue;
     positions[def] = std::min(positions[def], position);
-    if (isPerGradient(def) || root.getDefiningOp<ReshardOp>())
-      forEachOperand(def,
-                     [&](OpOperand &use) { pullDown(use.get(), position); });
+    bool isReshard = root.getDefiningOp<ReshardOp>() != nullptr;
+    for (OpOperand &use : def->getOpOperands())
+      if (isReshard || getOwnResult(use) == root)
+        pullDown(use.get(), position);
   }
 }
 

@@ -45,7 +45,7 @@ def build(name, *options, change=lambda text: text):
 
 class Session:
     def __init__(self, ranks=None, rank=0, **options):
-        options = library.SessionOptions(timeout_seconds=60, rank=rank, **options)
+        options = library.SessionOptions(timeout_seconds=300, rank=rank, **options)
         if ranks:
             options.ranks = ranks.pointer
         elif not options.comm:

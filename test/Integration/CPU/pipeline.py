@@ -94,7 +94,7 @@ def train(name, ranks, options, *flags):
     run(COMPILE, path(name + ".mlir"), "-o", path("step.so"), "--options", options, *flags)
     run(RUN, path("step.so"), "--np", ranks, "--weights", path(name + ".w"), "--data", path(name + ".d"),
         "--steps", STEPS, "--no-shuffle", "--log", path("log"), "--checkpoint", path("state"),
-        "--quiet", "--timeout", 60)  # fmt: skip
+        "--quiet", "--timeout", 300)  # fmt: skip
     return read_losses(path("log")), read_tensors(path("state"))
 
 

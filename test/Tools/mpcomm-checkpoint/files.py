@@ -103,7 +103,15 @@ check("trains from several files", read_losses(path("a.log")) == read_losses(pat
 none = ["--save-weights", path("none"), "--save", path("other")]
 fails("No such file", path("missing"), *none)
 fails("no file given", status=2)
-fails("is the file that is read", path("c"), "--save", path("c"), status=2)
+fails("is a file that is read", path("c"), "--save", path("c"))
+(shard,) = [name for name in os.listdir(FOLDER) if name.startswith("c.shard-")]
+fails("is a file that is read", path("c"), "--save-weights", path(shard))
+fails("is a file that is read", path("m.index.json"), "--save-weights", path("m-2.safetensors"))
+fails("no tensor has a checksum", path("m.index.json"), "--verify")
+# Not all parts of a tensor.
+with open(path("part.index.json"), "w") as file:
+    json.dump({"weight_map": {"x": shard}}, file)
+fails("has its part from element", path("part.index.json"), *none)
 fails("write one file", path("c"), "--save", path("none"), "--save-weights", path("none"), status=2)
 fails("--save-weights", path("c"), "--type", "bf16", status=2)
 fails("--type", path("c"), "--save-weights", path("none"), "--type", "fp4", status=2)

@@ -4,7 +4,7 @@ import os
 
 
 def environment(**more):
-    """What to set for a process of PyTorch, less what is set already, and `more`.
+    """What to set for a process of PyTorch, and `more`; OPENBLAS_CORETYPE stays as it is set.
 
     A rank has one thread; memory that a step frees is kept for the next one. OpenBLAS (of
     Debian's PyTorch) takes many virtual and current processors for a generic one, so it is

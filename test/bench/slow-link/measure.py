@@ -234,7 +234,7 @@ def ratios(result, forms):
     for name, ours in result.items():
         if is_peer(name):
             continue
-        if "zero=" in forms[name] and any(n.startswith(SHARDED) for n in result):
+        if re.search("zero=[1-3a]", forms[name]) and any(n.startswith(SHARDED) for n in result):
             lowers = "bf16" in forms[name]
             peers = {n: r for n, r in result.items()
                      if n.startswith(SHARDED) and lowers == ("bf16" in n)}

@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import time
-from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple,
+from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
                     Union)
 
 from . import library
@@ -111,7 +111,8 @@ class Session:
         self._handle("load", library.encoded(program.path), ctypes.byref(number))
         self._programs = {number.value: program}
         self._resumed: Tuple[int, str] = (-1, "")  # after which step, from which file
-        self._planned: Set[str] = set()  # files of which the names that will be kept are free
+        # Files of which the names of so many that will be kept are free.
+        self._planned: Dict[str, int] = {}
         self._result, self._error = library.Result(), library.ErrorRecord()
         self._references = ctypes.byref(self._result), ctypes.byref(self._error)
         self._function = self._handle.library.mpcomm_session_step
@@ -477,7 +478,7 @@ class Session:
         allow_nonfinite  even if the state has NaN in it
         metadata         texts to keep with it; `metadata()` reads them after `resume`"""
         path, keep = checkpoint_path(path, make=self.rank == 0), at_least_one("keep", keep)
-        if keep > 1 and not weights_only and os.path.abspath(path) not in self._planned:
+        if keep > self._planned.get(os.path.abspath(path), 1) and not weights_only:
             self._check_copy(path, keep)
             self.plan_saves(path, keep=keep)
         pairs = list((metadata or {}).items())
@@ -499,8 +500,7 @@ class Session:
         end = 2 ** 64 - 1 if last is None else last
         self._handle("plan_saves", library.encoded(path), ctypes.byref(library.SavePlan(
             keep=keep, every=at_least_one("every", every), last=end)))
-        if keep > 1:
-            self._planned.add(os.path.abspath(path))
+        self._planned[os.path.abspath(path)] = keep
 
     def _check_copy(self, path: str, keep: int) -> None:
         """Refuses a first save of which the copy, under whose name a later one keeps it, is
@@ -525,7 +525,7 @@ class Session:
         self._handle("resume", library.encoded(path),
                      ctypes.byref(library.ResumeOptions(anyway=anyway)))
         self._steps, self._has_history = int(self._describe().step), True
-        self._resumed, self._planned = (self._steps, os.path.abspath(path)), set()
+        self._resumed, self._planned = (self._steps, os.path.abspath(path)), {}
         return self._steps
 
     def metadata(self, key: str) -> Optional[str]:

@@ -24,7 +24,7 @@ from seal import seal
 FORMATS = {"F32": "f", "F64": "d", "F16": "e", "I32": "i", "I64": "q", "BOOL": "?"}
 
 
-def run(*command, expected=0, limit=120, environment=()):
+def run(*command, expected=0, limit=300, environment=()):
     """What a command printed; the test ends where its status is another. `environment`: what it
     is given beside this process's."""
     command = [str(word) for word in command]

@@ -150,10 +150,11 @@ def load():
         library = ctypes.CDLL(path)
     except OSError as error:
         found = f"cannot load {path}: {error}" if os.path.exists(path) else \
-            f"MPCOMM_SESSION_LIBRARY is {given}: no such file" if given else \
+            f"MPCOMM_SESSION_LIBRARY is {given}: {error}" if given else \
             f"found no {NAME} in lib/ above {tools.HERE} or beside an mpcomm-run or " \
-            "mpcomm-compile of PATH, nor does the dynamic linker; MPCOMM_SESSION_LIBRARY " \
-            "can name the file, which is in lib/ of a build or an installation"
+            f"mpcomm-compile of PATH, and the dynamic linker says: {error}; " \
+            "MPCOMM_SESSION_LIBRARY can name the file, which is in lib/ of a build or an " \
+            "installation"
         raise Error(found, code="not_found") from None
     found = library.mpcomm_session_abi()
     if found != ABI:

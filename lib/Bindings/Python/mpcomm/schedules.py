@@ -140,7 +140,7 @@ class Rates:
         for index, (table, constants) in enumerate(zip(tables, self.constants)):
             for name, value in constants.items():
                 found = table.get(name, value)
-                if found == value or plain(found) == value:
+                if found is value or plain(found) == value:
                     continue
                 hint = "; a scheduler that changes it, as OneCycleLR and CyclicLR do, needs " \
                     "cycle_momentum=False" if name in ("momentum", "betas") else ""

@@ -138,6 +138,42 @@ bool mpcomm::verifyControl(CollectiveOpInterface op,
   return false;
 }
 
+/// Whether what `function` has can be sharded so, where it is: `what`, whose
+/// whole is of `type`.
+static bool verifyDeclared(FunctionOpInterface function, const Twine &what,
+                           ShardingAttr sharding, Type type,
+                           const SymbolTable &symbols) {
+  if (!sharding)
+    return true;
+  std::string reason;
+  StringRef name = sharding.getMesh().getValue();
+  if (auto mesh = symbols.lookup<MeshOp>(name)) {
+    if (succeeded(
+            getLocalType(sharding, cast<RankedTensorType>(type), mesh, reason)))
+      return true;
+  } else {
+    reason = "names @" + name.str() + ", which is not an mpcomm.mesh";
+  }
+  function.emitOpError() << "has a sharding of " << what << " that " << reason;
+  return false;
+}
+
+bool mpcomm::verifyDeclared(ModuleOp module) {
+  bool ok = true;
+  SymbolTable symbols(module);
+  forEachFunction(module, [&](FunctionOpInterface function) {
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      ok &= ::verifyDeclared(function, "argument #" + Twine(i),
+                             getArgumentSharding(function, i),
+                             getGlobalArgumentType(function, i), symbols);
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      ok &= ::verifyDeclared(function, "result #" + Twine(i),
+                             getResultSharding(function, i),
+                             getGlobalResultType(function, i), symbols);
+  });
+  return ok;
+}
+
 bool mpcomm::verifyMeshes(ArrayRef<CollectiveOpInterface> collectives) {
   bool ok = true;
   for (CollectiveOpInterface op : collectives) {

@@ -46,6 +46,10 @@ bool verifyScales(mlir::FunctionOpInterface function,
 /// All ranks, or none, come to `op`.
 bool verifyControl(CollectiveOpInterface op, const AxisShardings &shardings);
 
+/// Shardings of arguments and results name a mesh, axes of it, and sizes that
+/// divide. Time: linear in arguments, results and symbols.
+bool verifyDeclared(mlir::ModuleOp module);
+
 /// Collectives name meshes and axes that exist, and all the same mesh.
 bool verifyMeshes(llvm::ArrayRef<CollectiveOpInterface> collectives);
 

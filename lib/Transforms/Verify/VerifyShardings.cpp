@@ -126,7 +126,7 @@ void VerifyShardings::runOnOperation() {
     collectives.push_back(op);
     byFunction[op->getParentOfType<FunctionOpInterface>()].push_back(op);
   });
-  if (!verifyMeshes(collectives))
+  if (!verifyMeshes(collectives) || !verifyDeclared(module))
     return signalPassFailure();
   SmallVector<StringRef> subAxes = findSubAxes(module, axis);
   llvm::DenseSet<Operation *> steps = findSteps(module);

@@ -246,3 +246,32 @@ func.func @train_step(
   %h1, %s1 = mpcomm.update_fp8_scale %history, %scale, %mean, format = f8E5M2, margin = 0 : (tensor<2xf32>, tensor<f32>, tensor<f32>) -> (tensor<2xf32>, tensor<f32>)
   return
 }
+
+// -----
+
+// What is declared names a mesh, axes and sizes that are there.
+
+mpcomm.mesh @mesh <["dp" = 2]>
+
+// expected-error@+1 {{has a sharding of argument #0 that names @mash, which is not an mpcomm.mesh}}
+func.func @no_mesh(%x: tensor<4x4xf32> {mpcomm.sharding = #mpcomm.sharding<@mash, [{"dp"}, {}]>}) {
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["dp" = 2]>
+
+// expected-error@+1 {{has a sharding of argument #1 that names axis "tp", which mesh @mesh does not have}}
+func.func @no_axis(%y: tensor<4xf32>, %x: tensor<4x4xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{"tp"}, {}]>}) {
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["dp" = 2]>
+
+// expected-error@+1 {{has a sharding of result #0 that splits axis "dp" of 2 ranks into parts of 3}}
+func.func @no_part(%x: tensor<4x4xf32>) -> (tensor<4x4xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{}, {}], flat = ["dp":(1)3]>}) {
+  return %x : tensor<4x4xf32>
+}

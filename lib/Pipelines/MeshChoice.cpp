@@ -46,6 +46,18 @@ bool mpcomm::hasChoice(const CompileOptions &options) {
   return isAutoMesh(options.mesh, ranks) || options.zero == "auto";
 }
 
+FailureOr<int64_t> mpcomm::checkGiven(const CompileOptions &options,
+                                      std::string &reason) {
+  CompileOptions given;
+  given.copyOptionValuesFrom(options);
+  int64_t ranks;
+  if (isAutoMesh(options.mesh, ranks))
+    given.mesh = "dp:1";
+  if (options.zero == "auto")
+    given.zero = "0";
+  return given.check(reason);
+}
+
 void mpcomm::applyMesh(const MeshCandidate &candidate,
                        CompileOptions &options) {
   options.zero = std::to_string(candidate.zero);
@@ -167,10 +179,10 @@ static void evaluate(ModuleOp graph, const CompileOptions &given,
 /// The candidate with each level of ZeRO that `options` leave open.
 static void addCandidates(MeshCandidate candidate, ModuleOp graph,
                           const CompileOptions &options, MeshChoice &choice) {
-  int64_t first = options.zero == "auto" ? 0 : options.getZeroLevel();
-  int64_t last = options.zero == "auto" ? 3 : first;
-  if (options.zero == "auto" && candidate.dataRanks == 1)
-    last = 0;
+  bool isOpen = options.zero == "auto";
+  int64_t first = isOpen ? 0 : options.getZeroLevel();
+  int64_t last =
+      isOpen && candidate.dataRanks > 1 && candidate.error.empty() ? 3 : first;
   for (candidate.zero = first; candidate.zero <= last; ++candidate.zero) {
     // Sums over one micro-batch are none.
     if (first < last && candidate.zero == 2 && candidate.microBatches == 1)
@@ -188,16 +200,10 @@ static void addCandidates(MeshCandidate candidate, ModuleOp graph,
 MeshChoice mpcomm::chooseMesh(ArrayRef<ModuleOp> graphs,
                               const CompileOptions &options) {
   MeshChoice choice;
-  // What no candidate could be compiled with is an error of all.
-  CompileOptions alone;
-  alone.copyOptionValuesFrom(options);
   int64_t ranks;
   bool isAuto = isAutoMesh(options.mesh, ranks);
-  if (isAuto)
-    alone.mesh = "dp:1";
-  if (options.zero == "auto")
-    alone.zero = "0";
-  FailureOr<int64_t> dataRanks = alone.check(choice.error);
+  // What no candidate could be compiled with is an error of all.
+  FailureOr<int64_t> dataRanks = checkGiven(options, choice.error);
   if (failed(dataRanks))
     return choice;
   FailureOr<int64_t> placed = options.countPlacedStages(choice.error);

@@ -73,10 +73,12 @@ Error reservedField() {
   return Error(MPRT_UNSUPPORTED, "options: a reserved field is not 0");
 }
 
-/// The same with the session, one call at a time.
+/// The same with the session, one call at a time: `caller`, which errors name
+/// where a rank waits for others in it.
 template <typename Function>
 mprt_status enter(mpcomm_session *session, mpcomm_error *error,
-                  Function function) {
+                  Function function,
+                  const char *caller = __builtin_FUNCTION()) {
   if (!session)
     return guard(-1, error, [] { return nullArgument("session"); });
   if (session->caller == std::this_thread::get_id())
@@ -87,6 +89,7 @@ mprt_status enter(mpcomm_session *session, mpcomm_error *error,
   std::lock_guard<std::mutex> lock(session->mutex);
   session->caller = std::this_thread::get_id();
   auto rank = int32_t(session->session->index());
+  session->session->setPlace(caller);
   mprt_status status =
       guard(rank, error, [&] { return function(*session->session); });
   session->caller = std::thread::id();
@@ -94,21 +97,20 @@ mprt_status enter(mpcomm_session *session, mpcomm_error *error,
 }
 
 /// The same of a call that all ranks make: what is thrown ends the session, so
-/// that the others do not wait for this one. Where a rank waits for one that
-/// does not make the call, errors name it: `caller`.
+/// that the others do not wait for this one.
 template <typename Function>
 mprt_status enterTogether(mpcomm_session *session, mpcomm_error *error,
                           Function function,
                           const char *caller = __builtin_FUNCTION()) {
-  return enter(session, error, [&](Session &inner) -> Error {
+  auto together = [&](Session &inner) -> Error {
     try {
-      inner.setPlace(caller);
       return function(inner);
     } catch (const std::exception &exception) {
       (void)inner.abort(exception.what());
       throw;
     }
-  });
+  };
+  return enter(session, error, together, caller);
 }
 
 /// What the caller has set of a structure that begins with its size; null is

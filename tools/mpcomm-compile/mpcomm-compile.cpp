@@ -250,11 +250,7 @@ int main(int argc, char **argv) {
   if (options.np > 0 && mpcomm::isAutoMesh(compile.mesh, autoRanks))
     return fail("expected no --np with mesh=auto:N");
   if (options.np > 0 && compile.mesh.hasValue()) {
-    mpcomm::CompileOptions whole;
-    whole.copyOptionValuesFrom(compile);
-    if (whole.zero == "auto")
-      whole.zero = "0";
-    FailureOr<int64_t> samples = whole.check(reason);
+    FailureOr<int64_t> samples = mpcomm::checkGiven(compile, reason);
     if (failed(samples))
       return fail(reason);
     int64_t ranks = compile.getPipelineRanks() * *samples;

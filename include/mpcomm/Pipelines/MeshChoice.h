@@ -63,6 +63,10 @@ bool isAutoMesh(llvm::StringRef mesh, int64_t &ranks);
 
 /// Whether the options leave a choice: mesh=auto:N, or zero=auto.
 bool hasChoice(const CompileOptions &options);
+/// CompileOptions::check of what the options do not leave to the choice: the
+/// size of axis dp, 1 for mesh=auto:N.
+llvm::FailureOr<int64_t> checkGiven(const CompileOptions &options,
+                                    std::string &reason);
 
 /// Of mesh=auto:N, tries every pp:P,dp:D with P * D = N for every graph, with
 /// one and two stages per rank of a pipeline unless `options` gives `chunks`;

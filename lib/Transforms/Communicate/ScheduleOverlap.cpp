@@ -108,7 +108,7 @@ private:
           << "@" << function.getName() << " takes " << inputPeak
           << " bytes at its peak, expected at most the "
           << memoryBytes.getValue()
-          << " of memory-bytes: no order of it that was found takes less";
+          << " of memory-bytes: no order of it that was found keeps to that";
     if (!wrong.empty())
       return leaveAlone(wrong);
     remark::analysis(function.getLoc(), named("ScheduleOverlap"))

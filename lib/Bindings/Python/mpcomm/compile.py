@@ -45,8 +45,8 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
                    whose first dimension counts samples. It decides shapes and types; its
                    values are read only where a model looks at them
     mesh           "dp:4" for four ranks with different samples, "pp:2,dp:2" for pipelines
-                   of two stages, which need micro_batches=2 or more; default: data-parallel ranks, as many as the launcher
-                   started, else 1
+                   of two stages, which need micro_batches=2 or more; default: data-parallel
+                   ranks, as many as the launcher started, else 1
     precision      "bf16", "f16", "fp8", or "none" (the default)
     inputs         what the model takes of a batch; default: the first tensor, or without
                    a loss all of them, by name

@@ -166,7 +166,6 @@ def main(job):
                 # The optimizer makes its state in the first step.
                 workload.loss(net(data[first][index]), *[data[k][index] for k in rest]).backward()
                 workload.optimizer.step()
-                last = time.perf_counter()
             net.require_backward_grad_sync = False  # what no_sync() does
             last = time.perf_counter()
         workload.optimizer.zero_grad(set_to_none="view" not in words)

@@ -15,6 +15,23 @@ static unsigned rankOf(const State &state) {
   return state.transport ? state.transport->rank() : 0;
 }
 
+Error mprt::describeLoss(State &state, uint32_t stream, const Error &error) {
+  OnDevice &on = *state.onDevice;
+  std::string last;
+  if (stream < on.last.size() && on.last[stream].call) {
+    const OnDevice::Last &given = on.last[stream];
+    last = std::string("; the last call on stream ") + std::to_string(stream) +
+           " was " + given.call + " \"" + (given.name ? given.name : "") +
+           "\" at " +
+           (given.location && *given.location ? given.location
+                                              : "an unknown location");
+  }
+  return error.withContext(
+      "rank " + std::to_string(rankOf(state)) + ": the device stopped: ",
+      last + (on.waitsForEach ? ""
+                              : "; MPRT_CUDA_SYNC=1 tells which call it was"));
+}
+
 uint64_t Call::mark() {
   Expected<uint64_t> made = state.device->mark(stream);
   if (made)
@@ -49,11 +66,17 @@ void Call::waitHere() {
 }
 
 void Call::fail(const Error &error) {
+  // A driver tells of what went wrong earlier at whatever call comes next.
+  bool stopped =
+      !state.onDevice->waitsForEach && state.device->isAsynchronous() &&
+      !state.device->isCapturing() && !state.device->finished(stream);
   auto guard = state.lock();
-  state.fail(error.withContext(
-      std::string(call) + " \"" + (name ? name : "") + "\" at " +
-      (location && *location ? location : "an unknown location") + " on rank " +
-      std::to_string(rankOf(state)) + ": "));
+  state.fail(
+      stopped ? describeLoss(state, stream, error)
+              : error.withContext(
+                    std::string(call) + " \"" + (name ? name : "") + "\" at " +
+                    (location && *location ? location : "an unknown location") +
+                    " on rank " + std::to_string(rankOf(state)) + ": "));
 }
 
 mprt_status mprt::refuse(State &state, const char *call, const Error &error) {

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Private to session/: what Entry.cpp and Events.cpp share.
+// Private to session/: what Entry.cpp, Events.cpp and StepGraphs.cpp share.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,6 +59,10 @@ private:
   const char *name, *location;
   uint64_t begin = 0;
 };
+
+/// The error of a device that has stopped, at or before what `stream` was given
+/// last.
+Error describeLoss(Context::State &state, uint32_t stream, const Error &error);
 
 /// Fails the context: `call` cannot be done.
 mprt_status refuse(Context::State &state, const char *call, const Error &error);

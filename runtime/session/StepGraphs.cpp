@@ -1,5 +1,4 @@
-//===- StepGraphs.cpp - steps as graphs, and their end
-//-----------------------===//
+//===- StepGraphs.cpp - steps as graphs, and their end --------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,8 +13,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "comm/Validate.h"
+#include "session/Call.h"
 #include "session/GraphVotes.h"
-#include "session/OnDevice.h"
 #include "support/Backoff.h"
 
 #include <algorithm>
@@ -222,25 +221,6 @@ mprt_status mprt::runStep(State &state, mprt_entry entry, void *const *buffers,
 //===----------------------------------------------------------------------===//
 // The end of a step
 //===----------------------------------------------------------------------===//
-
-/// What the device said of `stream`, with what is known of where.
-static Error describeLoss(State &state, uint32_t stream, const Error &error) {
-  OnDevice &on = *state.onDevice;
-  std::string last;
-  if (stream < on.last.size() && on.last[stream].call) {
-    const OnDevice::Last &given = on.last[stream];
-    last = std::string("; the last call on stream ") + std::to_string(stream) +
-           " was " + given.call + " \"" + (given.name ? given.name : "") +
-           "\" at " +
-           (given.location && *given.location ? given.location
-                                              : "an unknown location");
-  }
-  unsigned rank = state.transport ? state.transport->rank() : 0;
-  return error.withContext(
-      "rank " + std::to_string(rank) + ": the device stopped: ",
-      last + (on.waitsForEach ? ""
-                              : "; MPRT_CUDA_SYNC=1 tells which call it was"));
-}
 
 static Error describeTimeout(State &state) {
   for (uint32_t i = 0; i < state.streams.size(); ++i)

@@ -187,11 +187,14 @@ class Cuda(CudaTest):
                 self.fails(message, build_cuda(name, BATCH=16, NO_COMM=1, **macros), *self.common)
 
     def test_stray_writes(self):
-        program = build_cuda("stray.so", BATCH=16, NO_COMM=1, STRAY=1)
-        outcome = self.fails("the device stopped:", program, *self.common, "--steps", 5, lines=0)
-        self.assertIn("MPRT_CUDA_SYNC=1 tells which call it was", outcome.err)
-        with environment(MPRT_CUDA_SYNC=1):
-            self.fails('mprt_launch "stray" at toy.mlir:30:3 on rank 0:', program, *self.common, lines=0)
+        # Whether the next call or the next wait meets the error.
+        for pause in (0, 200):
+            with self.subTest(pause=pause):
+                program = build_cuda("stray.so", BATCH=16, NO_COMM=1, STRAY=pause)
+                outcome = self.fails("the device stopped:", program, *self.common, "--steps", 5, lines=0)
+                self.assertIn("MPRT_CUDA_SYNC=1 tells which call it was", outcome.err)
+                with environment(MPRT_CUDA_SYNC=1):
+                    self.fails('mprt_launch "stray" at toy.mlir:30:3 on rank 0:', program, *self.common, lines=0)
 
     def test_a_rank_dies(self):
         for fault, message in [

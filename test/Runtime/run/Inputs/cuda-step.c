@@ -9,13 +9,16 @@
 |*                                                                            *|
 |* Macros, with those of toy.h: IMAGE (file of the kernels), IMAGE_BYTES,     *|
 |* CHIP (of the image), SYMBOL (of the first kernel), STRAY (writes where     *|
-|* nothing is), SCRATCH (bytes in the manifest), PTX_CUT (bytes that the PTX  *|
-|* lacks), CODE (the image), NO_END (of the table of images).                 *|
+|* nothing is, and lets so many ms pass before the next call), SCRATCH (bytes *|
+|* in the manifest), PTX_CUT (bytes that the PTX lacks), CODE (the image),    *|
+|* NO_END (of the table of images).                                           *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
 #include "mpcomm/Runtime/mprt.h"
 #include "toy.h"
+
+#include <time.h>
 
 #ifndef CHIP
 #define CHIP 90
@@ -78,6 +81,8 @@ int32_t mpcomm_train_step(mprt_context *ctx, void *const *args, void *arena) {
 #ifdef STRAY
   void *operand[] = {bucket};
   mprt_launch(ctx, MPRT_COMPUTE_STREAM, &strayKernel, operand);
+  const struct timespec pause = {0, STRAY * 1000000L};
+  nanosleep(&pause, 0);
 #endif
 #ifdef NO_COMM
   mprt_copy(ctx, MPRT_COMPUTE_STREAM, copy, bucket, 6 * sizeof(float));

@@ -182,8 +182,113 @@ func.func @parts(%m: tensor<4xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{
   %p2, %m2 = mpcomm.sgd_update %q, %3, %lr, %m, momentum = 0.9, weight_decay = 0.0
       : (tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
   %6 = mpcomm.all_gather(%p1) on @mesh axes ["dp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
-  // expected-remark@+1 {{is local, from argument #0}}
+  // expected-remark@+1 {{is split along dimension 0, from argument #0}}
   %7 = mpcomm.reshape %3 : (tensor<4xf32>) -> tensor<2x2xf32>
+  return
+}
+
+// By the factors of ops: dimensions that are split together, and those that are summed over.
+func.func @factors(%x: tensor<4x6xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{}, {"dp"}]>,
+                                        mpcomm.global_type = tensor<4x12xf32>},
+                   %w: tensor<6x5xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{"dp"}, {}]>,
+                                        mpcomm.global_type = tensor<12x5xf32>},
+                   %v: tensor<6x5xf32>, %b: tensor<6xf32>, %z: tensor<4x5xf32>) {
+  // expected-remark@+1 {{is partial sum, from argument}}
+  %0 = mpcomm.dot_general %x, %w, contracting_dims = [1] x [0]
+      : (tensor<4x6xf32>, tensor<6x5xf32>) -> tensor<4x5xf32>
+  %1 = mpcomm.all_reduce(%0) on @mesh axes ["dp"] sum : tensor<4x5xf32>
+  // Of a replicated operand each rank would need another block.
+  // expected-remark@+1 {{is local, from argument #0}}
+  %2 = mpcomm.dot_general %x, %v, contracting_dims = [1] x [0]
+      : (tensor<4x6xf32>, tensor<6x5xf32>) -> tensor<4x5xf32>
+  // expected-remark@+1 {{is split along dimension 0, from argument #1}}
+  %3 = mpcomm.dot_general %w, %z, contracting_dims = [1] x [1]
+      : (tensor<6x5xf32>, tensor<4x5xf32>) -> tensor<6x4xf32>
+  // What is repeated along a dimension is the same in each block.
+  %4 = mpcomm.broadcast_in_dim %b, dims = [0] : (tensor<6xf32>) -> tensor<6x5xf32>
+  // expected-remark@+1 {{is local, from argument #1}}
+  %5 = arith.addf %w, %4 : tensor<6x5xf32>
+  %c = arith.constant dense<[1.0, 2.0, 3.0, 4.0, 5.0]> : tensor<5xf32>
+  %6 = mpcomm.broadcast_in_dim %c, dims = [1] : (tensor<5xf32>) -> tensor<6x5xf32>
+  // expected-remark@+1 {{is split along dimension 0, from argument #1}}
+  %7 = arith.addf %w, %6 : tensor<6x5xf32>
+  // expected-remark@+1 {{is split along dimension 1, from argument #1}}
+  %8 = mpcomm.transpose %w, dims = [1, 0] : (tensor<6x5xf32>) -> tensor<5x6xf32>
+  // expected-remark@+1 {{is split along dimension 0, from argument #1}}
+  %9 = mpcomm.softmax %w, dim = 1 : tensor<6x5xf32>
+  // expected-remark@+1 {{is local, from argument #1}}
+  %10 = mpcomm.softmax %w, dim = 0 : tensor<6x5xf32>
+  // expected-remark@+1 {{is partial max, from argument #1}}
+  %11 = mpcomm.reduce max %w, dims = [0, 1] : (tensor<6x5xf32>) -> tensor<f32>
+  // expected-remark@+1 {{is split along dimension 2, from argument #0}}
+  %12 = mpcomm.reshape %x : (tensor<4x6xf32>) -> tensor<2x2x3x2xf32>
+  // Sums pass through what is linear, and only there.
+  // expected-remark@+1 {{is partial sum, from argument}}
+  %13 = mpcomm.reshape %0 : (tensor<4x5xf32>) -> tensor<20xf32>
+  // expected-remark@+1 {{is partial sum, from argument}}
+  %14 = mpcomm.dot_general %0, %v, contracting_dims = [1] x [1]
+      : (tensor<4x5xf32>, tensor<6x5xf32>) -> tensor<4x6xf32>
+  // expected-remark@+1 {{is local, from argument}}
+  %15 = mpcomm.gelu %0 : tensor<4x5xf32>
+  // expected-remark@+1 {{is local, from argument}}
+  %16 = arith.mulf %0, %0 : tensor<4x5xf32>
+  %zero = arith.constant dense<0.0> : tensor<4x5xf32>
+  // expected-remark@+1 {{is partial sum, from argument}}
+  %17 = arith.addf %0, %zero : tensor<4x5xf32>
+  // expected-remark@+1 {{is local, from argument}}
+  %18 = arith.addf %0, %z : tensor<4x5xf32>
+  return
+}
+
+// An op with a body splits what all ops in it do. Here that are the rows: the
+// mean over a row needs nothing of others, that over a column does.
+func.func @bodies(%p: tensor<4x6xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{"dp"}, {}]>,
+                                       mpcomm.global_type = tensor<8x6xf32>},
+                  %s: tensor<4xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{"dp"}]>,
+                                     mpcomm.global_type = tensor<8xf32>},
+                  %q: tensor<4x6xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{}, {"dp"}]>,
+                                       mpcomm.global_type = tensor<4x12xf32>}, %t: tensor<4xf32>) {
+  // expected-remark@+1 {{is split along dimension 0, from argument}}
+  %p1, %s1 = mpcomm.update %p, %p, %s : (tensor<4x6xf32>, tensor<4x6xf32>, tensor<4xf32>) -> (tensor<4x6xf32>, tensor<4xf32>) {
+  ^bb0(%a: tensor<4x6xf32>, %g: tensor<4x6xf32>, %v: tensor<4xf32>):
+    %0 = mpcomm.reduce sum %g, dims = [1] : (tensor<4x6xf32>) -> tensor<4xf32>
+    %1 = arith.addf %0, %v : tensor<4xf32>
+    %2 = mpcomm.broadcast_in_dim %1, dims = [0] : (tensor<4xf32>) -> tensor<4x6xf32>
+    %3 = arith.divf %g, %2 : tensor<4x6xf32>
+    %4 = arith.subf %a, %3 : tensor<4x6xf32>
+    mpcomm.yield %4, %1 : tensor<4x6xf32>, tensor<4xf32>
+  }
+  // expected-remark@+1 {{is local, from argument}}
+  %q1, %t1 = mpcomm.update %q, %q, %t : (tensor<4x6xf32>, tensor<4x6xf32>, tensor<4xf32>) -> (tensor<4x6xf32>, tensor<4xf32>) {
+  ^bb0(%a: tensor<4x6xf32>, %g: tensor<4x6xf32>, %v: tensor<4xf32>):
+    %0 = mpcomm.reduce sum %g, dims = [1] : (tensor<4x6xf32>) -> tensor<4xf32>
+    %1 = arith.addf %0, %v : tensor<4xf32>
+    %2 = mpcomm.broadcast_in_dim %1, dims = [0] : (tensor<4xf32>) -> tensor<4x6xf32>
+    %3 = arith.divf %g, %2 : tensor<4x6xf32>
+    %4 = arith.subf %a, %3 : tensor<4x6xf32>
+    mpcomm.yield %4, %1 : tensor<4x6xf32>, tensor<4xf32>
+  }
+  return
+}
+
+// Ops of linalg: a loop that indexes dimensions alone is a factor.
+func.func @structured(%x: tensor<4x6xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{}, {"dp"}]>,
+                                           mpcomm.global_type = tensor<4x12xf32>},
+                      %w: tensor<6x5xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{"dp"}, {}]>,
+                                           mpcomm.global_type = tensor<12x5xf32>}, %init: tensor<4x5xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<4x5xf32>
+  %fill = linalg.fill ins(%zero : f32) outs(%empty : tensor<4x5xf32>) -> tensor<4x5xf32>
+  // expected-remark@+1 {{is partial sum, from argument}}
+  %0 = linalg.matmul ins(%x, %w : tensor<4x6xf32>, tensor<6x5xf32>) outs(%fill : tensor<4x5xf32>) -> tensor<4x5xf32>
+  // Each rank would add the init.
+  // expected-remark@+1 {{is local, from argument}}
+  %1 = linalg.matmul ins(%x, %w : tensor<4x6xf32>, tensor<6x5xf32>) outs(%init : tensor<4x5xf32>) -> tensor<4x5xf32>
+  // expected-remark@+1 {{is split along dimension 0, from argument #1}}
+  %2 = tensor.collapse_shape %w [[0, 1]] : tensor<6x5xf32> into tensor<30xf32>
+  %e = tensor.empty() : tensor<6x4xf32>
+  // expected-remark@+1 {{is split along dimension 0, from argument #0}}
+  %3 = linalg.transpose ins(%x : tensor<4x6xf32>) outs(%e : tensor<6x4xf32>) permutation = [1, 0]
   return
 }
 

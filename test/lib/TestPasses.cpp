@@ -15,6 +15,7 @@
 void mpcomm::test::registerTestPasses() {
   registerTestEmulateGPUPasses();
   registerTestPrintCostPass();
+  registerTestPrintShardingRulesPass();
   registerTestPrintShardingsPass();
   registerTestPrintStepModelPass();
 }

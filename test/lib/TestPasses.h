@@ -21,6 +21,7 @@ void registerTestEmulateGPUPasses();
 void registerTestPrintCostPass();
 /// Registers `test-mpcomm-print-shardings`.
 void registerTestPrintShardingsPass();
+void registerTestPrintShardingRulesPass();
 /// Registers `test-mpcomm-print-step-model`.
 void registerTestPrintStepModelPass();
 

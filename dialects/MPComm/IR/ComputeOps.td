@@ -20,12 +20,13 @@ include "MPCommAttrs.td"
 include "MPCommInterfaces.td"
 include "MPCommTypes.td"
 
-/// A pure op on tensors with a precision class and a cost. `flops` is the body
-/// of `getFlops`.
+/// A pure op on tensors with a precision class, a cost and a rule by which it is
+/// split. `flops` is the body of `getFlops`.
 class MPComm_ComputeOp<string mnemonic, string precision, string flops,
                        list<Trait> traits = []>
     : MPComm_Op<mnemonic, !listconcat(traits, [
-          Pure, MPComm_PrecisionOpInterface, MPComm_CostOpInterface])> {
+          Pure, MPComm_PrecisionOpInterface, MPComm_CostOpInterface,
+          DeclareOpInterfaceMethods<MPComm_ShardingOpInterface>])> {
   code computeDeclarations = [{
     ::mpcomm::PrecisionClass getPrecisionClass() {
       return ::mpcomm::PrecisionClass::}] # precision # [{;

@@ -228,6 +228,19 @@ def MPComm_GradientProduct : TraitList<[
     MPComm_LinearTrait<"GradientProduct">,
     MPComm_LinearOpInterface]>;
 
+def MPComm_ShardingOpInterface : OpInterface<"ShardingOpInterface"> {
+  let cppNamespace = "::mpcomm";
+  let description = [{
+    An op that says which dimensions of its operands and results ranks may have
+    blocks of, and in which operands partial sums give partial sums.
+  }];
+  let methods = [
+    InterfaceMethod<[{The factors, for the types that the op has: those of the
+      whole, or of what a rank holds.}],
+      "::mpcomm::ShardingRule", "getShardingRule">
+  ];
+}
+
 def MPComm_MovementOpInterface : OpInterface<"MovementOpInterface"> {
   let cppNamespace = "::mpcomm";
   let description = [{

@@ -145,7 +145,8 @@ def MPComm_AxisIndexOp : MPComm_Op<"axis_index", [
 
 def MPComm_PredivideOp : MPComm_Op<"predivide", [
     Pure, SameOperandsAndResultType, MPComm_LinearJointly,
-    MPComm_CostOpInterface, DeclareOpInterfaceMethods<SymbolUserOpInterface>
+    MPComm_CostOpInterface, DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<MPComm_ShardingOpInterface>
     ] # ElementwiseMappable.traits> {
   let summary = "a rank's term of a mean";
   let description = [{

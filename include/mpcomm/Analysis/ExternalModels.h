@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// CostOpInterface, PrecisionOpInterface and LinearOpInterface for the ops of
-// arith, math, tensor and linalg, so that passes treat them like the ops of the
+// CostOpInterface, PrecisionOpInterface, LinearOpInterface and
+// ShardingOpInterface for the ops of arith, math, tensor and linalg, so that passes treat them like the ops of the
 // mpcomm dialect.
 //
 //===----------------------------------------------------------------------===//
@@ -34,12 +34,17 @@ void registerLinearityModels(mlir::DialectRegistry &registry);
 /// Attaches LinearOpInterface to mpcomm.scan.
 void registerLoopLinearityModel(mlir::DialectRegistry &registry);
 
+/// Attaches ShardingOpInterface to arith, tensor and linalg ops; those of math
+/// need none.
+void registerShardingModels(mlir::DialectRegistry &registry);
+
 /// Attaches all of these interfaces.
 inline void registerExternalModels(mlir::DialectRegistry &registry) {
   registerCostModels(registry);
   registerPrecisionModels(registry);
   registerLinearityModels(registry);
   registerLoopLinearityModel(registry);
+  registerShardingModels(registry);
 }
 
 } // namespace mpcomm

@@ -17,9 +17,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "mpcomm/Analysis/Dataflow/AxisShardings.h"
-#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Transforms/RegionUtils.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
 
@@ -213,37 +216,88 @@ static bool isUniform(Value value) {
   return matchPattern(value, m_Constant(&constant)) && constant.isSplat();
 }
 
-/// The sharding of a result of an op that works on `operands` element by
-/// element.
-AxisSharding AxisShardings::getElementwise(Operation *op,
-                                           ValueRange operands) const {
-  AxisSharding all;
-  for (Value operand : operands)
-    all = all.join(get(operand));
-  if (all.isReplicated() || all.getKind() == AxisSharding::Local)
-    return all;
-  if (all.isSplit()) {
-    bool fits = llvm::all_of(operands, [&](Value operand) {
-      return get(operand) == all || isUniform(operand);
+/// Whether any block of `value` along `dim` is as good as another: of what is
+/// made of nothing that has the dimension, and of ops on a few such values.
+static bool isUniformAlong(Value value, int64_t dim, int depth = 3) {
+  if (isUniform(value))
+    return true;
+  auto result = dyn_cast<OpResult>(value);
+  if (!result)
+    return false;
+  if (isa<tensor::EmptyOp>(result.getOwner()))
+    return true;
+  std::optional<ShardingRule> rule = getShardingRule(result.getOwner());
+  const ShardingFactor *factor =
+      rule ? rule->findOfResult(result.getResultNumber(), dim) : nullptr;
+  return factor && depth > 0 &&
+         llvm::all_of(
+             llvm::zip(result.getOwner()->getOperands(), factor->operands),
+             [&](auto pair) {
+               auto [operand, operandDim] = pair;
+               return operandDim < 0 ||
+                      isUniformAlong(operand, operandDim, depth - 1);
+             });
+}
+
+/// Sums whose terms are partial, by the sets that the rule names.
+static bool isLinearIn(const ShardingRule &rule, Operation *op,
+                       const AxisShardings &shardings) {
+  return llvm::any_of(rule.linear, [&](ArrayRef<unsigned> set) {
+    return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
+      bool varies = shardings.varies(operand.get());
+      bool isListed = llvm::is_contained(set, operand.getOperandNumber());
+      return isListed ? varies || matchPattern(operand.get(), m_AnyZeroFloat())
+                      : !varies;
     });
-    return fits ? all : AxisSharding::local();
+  });
+}
+
+/// The results of `op` by its rule.
+bool AxisShardings::visitByRule(Operation *op, const ShardingRule &rule) {
+  AxisSharding all;
+  const ShardingFactor *factor = nullptr;
+  bool fits = true;
+  for (OpOperand &operand : op->getOpOperands()) {
+    AxisSharding held = get(operand.get());
+    if (held.isReplicated())
+      continue;
+    if (held.getKind() != AxisSharding::Split) {
+      all = all.join(held);
+      continue;
+    }
+    const ShardingFactor *own =
+        rule.findOfOperand(operand.getOperandNumber(), held.getDim());
+    fits &= own && (!factor || own == factor);
+    factor = own;
   }
-  // Sums are partial if their terms are; products, if one factor is, and each
-  // cast, up to rounding.
-  size_t partials = llvm::count_if(
-      operands, [&](Value operand) { return !get(operand).isReplicated(); });
-  bool isSum =
-      isa<arith::AddFOp, arith::SubFOp>(op) && partials == operands.size();
-  bool isProduct =
-      partials == 1 &&
-      (isa<arith::MulFOp>(op) ||
-       (isa<arith::DivFOp>(op) && !get(operands.front()).isReplicated()));
-  bool isSame = isa<arith::ExtFOp, arith::TruncFOp, PredivideOp>(op);
-  bool isNegated = isa<arith::NegFOp>(op) && !all.isPartial(Reduction::Max);
-  if (isSame || isNegated ||
-      ((isSum || isProduct) && !all.isPartial(Reduction::Max)))
-    return all;
-  return AxisSharding::local();
+  if (!fits || (factor && !all.isReplicated()) ||
+      all.getKind() == AxisSharding::Local)
+    return markResults(op);
+  bool changed = false;
+  if (factor) {
+    for (auto [operand, dim] : llvm::zip(op->getOperands(), factor->operands))
+      if (dim >= 0 && !varies(operand) && !isUniformAlong(operand, dim))
+        return markResults(op);
+    for (auto [result, dim] : llvm::zip(op->getResults(), factor->results))
+      changed |=
+          mark(result, dim >= 0 ? AxisSharding::split(dim)
+                       : dim == ShardingFactor::kLocal ? AxisSharding::local()
+                       : factor->reduction
+                           ? AxisSharding::partial(*factor->reduction)
+                           : AxisSharding());
+    return changed;
+  }
+  bool isSum = all.isPartial(Reduction::Sum) || all.isPartial(Reduction::Mean);
+  bool isExtreme =
+      all.isPartial(Reduction::Max) || all.isPartial(Reduction::Min);
+  bool passes =
+      isSum ? isLinearIn(rule, op, *this) : isExtreme && rule.isMonotone;
+  for (Value result : op->getResults())
+    changed |=
+        mark(result, passes && isa<FloatType>(getElementTypeOrSelf(result))
+                         ? all
+                         : AxisSharding::local());
+  return changed;
 }
 
 /// Of an op that hands on each gradient, times a factor that all share.
@@ -297,16 +351,7 @@ bool AxisShardings::visitOptimizer(OptimizerOpInterface op) {
     return false;
   if (!isa<SgdUpdateOp, AdamwUpdateOp, UpdateOp>(op))
     return visitPerGradient(op, reduced);
-  AxisSharding sharding = op.isElementwise()
-                              ? getElementwise(op, op->getOperands())
-                              : AxisSharding::local();
-  bool changed = false;
-  for (Value result : op->getResults()) {
-    bool isScalar = cast<RankedTensorType>(result.getType()).getRank() == 0;
-    changed |= mark(result,
-                    isScalar && sharding.isSplit() ? AxisSharding() : sharding);
-  }
-  return changed;
+  return visitByRule(op, *getShardingRule(op));
 }
 
 FunctionOpInterface mpcomm::getFollowedCallee(Operation *op) {
@@ -360,6 +405,14 @@ bool AxisShardings::visitAwait(AwaitOp op) {
   return changed;
 }
 
+/// Whether a region of `op` uses a value from outside that varies.
+static bool capturesVarying(Operation *op, const AxisShardings &shardings) {
+  SetVector<Value> captured;
+  getUsedValuesDefinedAbove(op->getRegions(), captured);
+  return llvm::any_of(captured,
+                      [&](Value value) { return shardings.varies(value); });
+}
+
 bool AxisShardings::visit(Operation *op) {
   if (auto collective = dyn_cast<CollectiveOpInterface>(op))
     return visitCollective(collective);
@@ -394,13 +447,13 @@ bool AxisShardings::visit(Operation *op) {
   if (auto dependent = dyn_cast<RankDependentOpInterface>(op))
     operandVaries |=
         llvm::is_contained(dependent.getAxesAttr(), Attribute(axis));
+  if (operandVaries && op->getNumResults() > 0 && !capturesVarying(op, *this))
+    if (std::optional<ShardingRule> rule = getShardingRule(op))
+      return visitByRule(op, *rule);
   if (op->getNumRegions() == 0) {
     if (op->getNumResults() == 0)
       return false;
     bool unknown = !operandVaries && !isMemoryEffectFree(op);
-    if (operandVaries && !isa<RankDependentOpInterface>(op) &&
-        OpTrait::hasElementwiseMappableTraits(op))
-      return markResults(op, getElementwise(op, op->getOperands()));
     return (operandVaries || unknown) && markResults(op);
   }
 

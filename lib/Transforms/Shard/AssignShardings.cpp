@@ -45,10 +45,10 @@ private:
 };
 
 /// Whether `use` is of an update of `step`: it ends in an optimizer or in new
-/// state, and is elementwise on its way there.
+/// state, and is elementwise or by rows on its way there.
 class UpdateUses {
 public:
-  explicit UpdateUses(func::FuncOp step) : step(step) {}
+  UpdateUses(func::FuncOp step, int64_t ranks) : step(step), ranks(ranks) {}
 
   bool contains(OpOperand &use) {
     Operation *user = use.getOwner();
@@ -56,9 +56,11 @@ public:
       std::optional<Role> role = getResultRole(step, use.getOperandNumber());
       return role && isStateRole(*role);
     }
-    if (user->getBlock() != &step.getFunctionBody().front() ||
-        getFlatKind(user) != FlatKind::Elementwise ||
-        !isSplitIn(user, use.get()))
+    FlatKind kind = user->getBlock() == &step.getFunctionBody().front()
+                        ? getFlatKind(user, ranks)
+                        : FlatKind::None;
+    if ((kind != FlatKind::Elementwise && kind != FlatKind::Rows) ||
+        !isSplitIn(user, use.get(), ranks))
       return false;
     if (isa<OptimizerOpInterface>(user) || !seen.insert(user).second)
       return true;
@@ -68,6 +70,7 @@ public:
 
 private:
   func::FuncOp step;
+  int64_t ranks;
   llvm::DenseSet<Operation *> seen;
 };
 
@@ -82,7 +85,7 @@ void AssignShardings::examine(func::FuncOp step, int64_t ranks) {
         name.empty())
       continue;
     auto type = dyn_cast<RankedTensorType>(argument.getType());
-    UpdateUses uses(step);
+    UpdateUses uses(step, ranks);
     bool isGathered = zero == 3 && (role == Role::Parameter ||
                                     step.getArgAttr(index, kCopyOfAttr));
     bool fits =

@@ -22,7 +22,24 @@ static ArrayRef<int64_t> getWorkShape(Operation *op) {
   return getShape(op->getResult(0));
 }
 
-FlatKind mpcomm::getFlatKind(Operation *op) {
+/// The first dimension of the parameter, and of all that is split with it. Each
+/// rank has two rows at least, so that they are not taken for no dimension.
+static std::optional<ShardingFactor> findRows(Operation *op, int64_t ranks) {
+  if (!isa<OptimizerOpInterface>(op) || op->getNumRegions() == 0)
+    return std::nullopt;
+  std::optional<ShardingRule> rule = getShardingRule(op);
+  const ShardingFactor *rows = rule ? rule->findOfOperand(0, 0) : nullptr;
+  auto isFirst = [](int64_t dim) { return dim <= 0; };
+  if (!rows || !llvm::all_of(rows->operands, isFirst) ||
+      !llvm::all_of(rows->results, isFirst) || rows->size % ranks != 0 ||
+      rows->size == ranks)
+    return std::nullopt;
+  return *rows;
+}
+
+ShardingFactor mpcomm::getRows(Operation *op) { return *findRows(op, 1); }
+
+FlatKind mpcomm::getFlatKind(Operation *op, int64_t ranks) {
   if (isa<UnscaleOp, SquaredNormOp, ClipByGlobalNormOp>(op))
     return FlatKind::PerGradient;
   if (op->getNumResults() == 0 ||
@@ -31,7 +48,9 @@ FlatKind mpcomm::getFlatKind(Operation *op) {
   if (isa<GradientOp>(op))
     return FlatKind::Elementwise;
   if (auto optimizer = dyn_cast<OptimizerOpInterface>(op))
-    return optimizer.isElementwise() ? FlatKind::Elementwise : FlatKind::None;
+    return optimizer.isElementwise() ? FlatKind::Elementwise
+           : findRows(op, ranks)     ? FlatKind::Rows
+                                     : FlatKind::None;
   bool isOne = op->getNumRegions() == 0 && isMemoryEffectFree(op) &&
                OpTrait::hasElementwiseMappableTraits(op) &&
                llvm::all_of(op->getOperands(), [&](Value operand) {
@@ -48,14 +67,30 @@ OpResult mpcomm::findHandedOn(OpOperand &gradient) {
   return cast<OptimizerOpInterface>(gradient.getOwner()).getHandedOn(gradient);
 }
 
-bool mpcomm::isSplitIn(Operation *op, Value value) {
+bool mpcomm::isSplitIn(Operation *op, Value value, int64_t ranks) {
   if (getShape(value).empty())
     return false;
-  if (getFlatKind(op) == FlatKind::Elementwise)
+  switch (getFlatKind(op, ranks)) {
+  case FlatKind::Elementwise:
     return getShape(value) == getWorkShape(op);
-  return llvm::any_of(getGradients(op), [&](OpOperand *gradient) {
-    return gradient->get() == value || findHandedOn(*gradient) == value;
-  });
+  case FlatKind::Rows: {
+    ShardingFactor rows = getRows(op);
+    auto isRows = [&](auto values, ArrayRef<int64_t> dims) {
+      return llvm::any_of(llvm::zip(values, dims), [&](auto pair) {
+        return std::get<0>(pair) == value && std::get<1>(pair) == 0;
+      });
+    };
+    return isRows(op->getOperands(), rows.operands) ||
+           isRows(op->getResults(), rows.results);
+  }
+  case FlatKind::PerGradient:
+    return llvm::any_of(getGradients(op), [&](OpOperand *gradient) {
+      return gradient->get() == value || findHandedOn(*gradient) == value;
+    });
+  case FlatKind::None:
+    return false;
+  }
+  return false;
 }
 
 bool mpcomm::isUniform(Value value) {

@@ -17,14 +17,20 @@ namespace mpcomm {
 enum class FlatKind {
   None,
   Elementwise, ///< all of its tensors of one shape, and scalars beside them
+  Rows,        ///< blocks of rows, which are parts in another shape
   PerGradient, ///< each gradient for itself, and something of all of them
 };
 
-FlatKind getFlatKind(mlir::Operation *op);
+/// Over so many ranks.
+FlatKind getFlatKind(mlir::Operation *op, int64_t ranks);
 
 /// Whether `value` is one that is split if `op` works on parts: a tensor of the
-/// shape that it works on, or one of its gradients. `op` uses or defines it.
-bool isSplitIn(mlir::Operation *op, mlir::Value value);
+/// shape that it works on, or with its rows, or one of its gradients. `op` uses
+/// or defines it.
+bool isSplitIn(mlir::Operation *op, mlir::Value value, int64_t ranks);
+
+/// The rows of an update of kind Rows.
+ShardingFactor getRows(mlir::Operation *op);
 
 /// Whether all elements of `value`, a tensor, are equal wherever it is cut.
 bool isUniform(mlir::Value value);

@@ -56,7 +56,7 @@ private:
   Operation *createTwin(Operation *op, ValueRange operands);
   void emitReshard(Operation *op);
   void emitCall(CallOpInterface op);
-  void emitElementwise(Operation *op);
+  void emitAlone(Operation *op);
   void emitPerGradient(Operation *op);
   void emitNorm(ClipByGlobalNormOp op, ArrayRef<Value> gradients);
   Value sumOfSquares(Location loc, ArrayRef<Value> gradients,
@@ -199,39 +199,101 @@ void Localizer::splitArguments() {
 // Ops on parts
 //===----------------------------------------------------------------------===//
 
+namespace {
+
+/// The types that the values of an op, and of its region, have on parts: flat
+/// ones of the shape that it works on, or those with the rows of a part.
+class TwinTypes {
+public:
+  TwinTypes(Operation *op, int64_t elements, int64_t ranks)
+      : op(op), elements(elements), ranks(ranks),
+        work(cast<RankedTensorType>(op->getResult(0).getType()).getShape()) {
+    if (getFlatKind(op, ranks) != FlatKind::Rows)
+      return;
+    Block &body = op->getRegion(0).front();
+    joined.emplace(body);
+    joined->finish();
+    rows = *joined->find(body.getArgument(0), 0);
+  }
+
+  bool areRows() const { return joined.has_value(); }
+
+  /// Of a result of `op`.
+  Type ofResult(OpResult result) const {
+    return areRows() ? of(op->getRegion(0).front().getTerminator()->getOperand(
+                           result.getResultNumber()))
+                     : of(result);
+  }
+  /// Of a value of the region, or of `op` itself if it works on flat parts.
+  Type of(Value value) const {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    if (!type)
+      return value.getType();
+    if (!areRows())
+      return type.getShape() == work
+                 ? RankedTensorType::get({elements}, type.getElementType())
+                 : type;
+    SmallVector<int64_t> shape(type.getShape());
+    if (int64_t dim = joined->getDim(value, rows); dim >= 0)
+      shape[dim] /= ranks;
+    return RankedTensorType::get(shape, type.getElementType());
+  }
+
+private:
+  Operation *op;
+  int64_t elements, ranks;
+  ArrayRef<int64_t> work;
+  std::optional<JoinedFactors> joined;
+  unsigned rows = 0;
+};
+
+} // namespace
+
+/// What takes a dimension whole takes what a rank has of it.
+static void fitLimits(SliceOp slice, ArrayRef<int64_t> whole) {
+  SmallVector<int64_t> limits(slice.getLimits());
+  ArrayRef<int64_t> own =
+      cast<RankedTensorType>(slice.getInput().getType()).getShape();
+  for (auto [limit, before, after] : llvm::zip(limits, whole, own))
+    if (before != after)
+      limit = after;
+  slice.setLimits(limits);
+}
+
 /// `op` on `operands`, of which those that it works on are parts.
 Operation *Localizer::createTwin(Operation *op, ValueRange operands) {
-  auto work = cast<RankedTensorType>(op->getResult(0).getType());
-  int64_t elements = typeOfPart(op->getResult(0)).getNumElements();
-  auto localOf = [&](Type type) -> Type {
-    auto tensor = dyn_cast<RankedTensorType>(type);
-    if (!tensor || tensor.getShape() != work.getShape())
-      return type;
-    return RankedTensorType::get({elements}, tensor.getElementType());
-  };
+  TwinTypes types(op, typeOfPart(op->getResult(0)).getNumElements(), ranks);
   OperationState state(op->getLoc(), op->getName());
   state.addOperands(operands);
   state.addAttributes(op->getAttrs());
-  for (Type type : op->getResultTypes())
-    state.addTypes(localOf(type));
+  for (OpResult result : op->getResults())
+    state.addTypes(types.ofResult(result));
   for (Region &region : op->getRegions()) {
     Block &from = region.front();
     auto *to = new Block();
     state.addRegion()->push_back(to);
     IRMapping mapping;
     for (BlockArgument argument : from.getArguments())
-      mapping.map(argument, to->addArgument(localOf(argument.getType()),
-                                            argument.getLoc()));
+      mapping.map(argument,
+                  to->addArgument(types.of(argument), argument.getLoc()));
     OpBuilder inner(builder.getContext()); // the region has no op yet
     inner.setInsertionPointToEnd(to);
     for (Operation &nested : from) {
       Operation *made = inner.clone(nested, mapping);
-      for (Value result : made->getResults())
-        result.setType(localOf(result.getType()));
-      if (auto constant = dyn_cast<arith::ConstantOp>(made))
-        if (auto value = dyn_cast<DenseElementsAttr>(constant.getValue()))
-          constant.setValueAttr(cast<TypedAttr>(Attribute(
-              value.resizeSplat(cast<ShapedType>(localOf(value.getType()))))));
+      for (auto [old, result] :
+           llvm::zip(nested.getResults(), made->getResults()))
+        result.setType(types.of(old));
+      if (auto constant = dyn_cast<arith::ConstantOp>(made)) {
+        auto value = dyn_cast<DenseElementsAttr>(constant.getValue());
+        auto type = dyn_cast<ShapedType>(constant.getType());
+        if (value && type != value.getType())
+          constant.setValueAttr(
+              cast<TypedAttr>(Attribute(value.resizeSplat(type))));
+      } else if (auto slice = dyn_cast<SliceOp>(made)) {
+        fitLimits(
+            slice,
+            cast<RankedTensorType>(nested.getOperand(0).getType()).getShape());
+      }
     }
   }
   return builder.create(state);
@@ -271,19 +333,32 @@ void Localizer::emitCall(CallOpInterface op) {
     (isPart(result) ? parts : wholes)[result] = value;
 }
 
-void Localizer::emitElementwise(Operation *op) {
-  SmallVector<Value> operands;
-  for (Value operand : op->getOperands())
-    operands.push_back(isSplitIn(op, operand) ? getPart(operand)
-                       : isPart(operand)      ? getWhole(operand)
-                                              : operand);
+/// An op that works element by element, or row by row.
+void Localizer::emitAlone(Operation *op) {
+  bool areRows = getFlatKind(op, ranks) == FlatKind::Rows;
   builder.setInsertionPoint(op);
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands()) {
+    if (!isSplitIn(op, operand, ranks)) {
+      operands.push_back(isPart(operand) ? getWhole(operand) : operand);
+      continue;
+    }
+    Value part = getPart(operand);
+    if (areRows) {
+      SmallVector<int64_t> shape(
+          cast<RankedTensorType>(operand.getType()).getShape());
+      shape[0] /= ranks;
+      part = reshapeTo(builder, op->getLoc(), part, shape);
+    }
+    operands.push_back(part);
+  }
   Operation *twin = createTwin(op, operands);
   for (auto [result, made] : llvm::zip(op->getResults(), twin->getResults())) {
-    if (isSplitIn(op, result))
-      parts[result] = made;
-    else
+    if (!isSplitIn(op, result, ranks))
       wholes[result] = made;
+    else
+      parts[result] =
+          reshapeTo(builder, op->getLoc(), made, typeOfPart(result).getShape());
   }
 }
 
@@ -399,10 +474,10 @@ void Localizer::run() {
       emitReshard(op);
     else if (auto call = dyn_cast<CallOpInterface>(op))
       emitCall(call);
-    else if (getFlatKind(op) == FlatKind::Elementwise)
-      emitElementwise(op);
-    else
+    else if (getFlatKind(op, ranks) == FlatKind::PerGradient)
       emitPerGradient(op);
+    else
+      emitAlone(op);
   }
   finish();
   // Reductions of which only parts are read.

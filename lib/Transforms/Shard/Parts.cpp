@@ -92,9 +92,9 @@ bool Parts::isReadBy(OpOperand &use) const {
     return getArgumentSharding(getCallee(call), index) != nullptr;
   if (ShardingAttr target = getReshardTarget(user))
     return values.contains(use.get()) || target.isFlat();
-  if (!isSplitIn(user, use.get()))
+  if (!isSplitIn(user, use.get(), ranks))
     return false;
-  if (getFlatKind(user) == FlatKind::Elementwise)
+  if (getFlatKind(user, ranks) != FlatKind::PerGradient)
     return true;
   OpResult handedOn = findHandedOn(use);
   return values.contains(handedOn ? Value(handedOn) : use.get());
@@ -109,7 +109,8 @@ bool Parts::areAllReadBy(Value value) const {
 /// Whether `op` may take `value`, which it works on, in parts: what differs
 /// between ranks has none.
 bool Parts::isSplittable(Operation *op, Value value) const {
-  return !isSplitIn(op, value) || values.contains(value) || isUniform(value) ||
+  return !isSplitIn(op, value, ranks) || values.contains(value) ||
+         isUniform(value) ||
          llvm::none_of(shardings, [&](const AxisShardings &axis) {
            return axis.varies(value);
          });
@@ -118,7 +119,7 @@ bool Parts::isSplittable(Operation *op, Value value) const {
 bool Parts::markResults(Operation *op) {
   bool changed = ops.insert(op).second;
   for (Value result : op->getResults())
-    if (isSplitIn(op, result))
+    if (isSplitIn(op, result, ranks))
       changed |= values.insert(result).second;
   return changed;
 }
@@ -146,10 +147,10 @@ void Parts::markForward(Operation &op) {
       values.insert(op.getResult(0));
     return;
   }
-  FlatKind kind = getFlatKind(&op);
-  if (kind == FlatKind::Elementwise) {
+  FlatKind kind = getFlatKind(&op, ranks);
+  if (kind == FlatKind::Elementwise || kind == FlatKind::Rows) {
     bool readsPart = llvm::any_of(op.getOperands(), [&](Value operand) {
-      return contains(operand) && isSplitIn(&op, operand);
+      return contains(operand) && isSplitIn(&op, operand, ranks);
     });
     if (readsPart && llvm::all_of(op.getOperands(), [&](Value operand) {
           return isSplittable(&op, operand);
@@ -166,13 +167,13 @@ void Parts::markForward(Operation &op) {
 }
 
 void Parts::markBackward(Operation &op) {
-  FlatKind kind = getFlatKind(&op);
+  FlatKind kind = getFlatKind(&op, ranks);
   if (kind == FlatKind::Elementwise && !contains(&op)) {
     auto type = dyn_cast<RankedTensorType>(op.getResult(0).getType());
     bool isUsed = type && type.getRank() > 0 && !op.use_empty() &&
                   llvm::all_of(op.getResults(), [&](Value result) {
-                    return !isSplitIn(&op, result) || result.use_empty() ||
-                           areAllReadBy(result);
+                    return !isSplitIn(&op, result, ranks) ||
+                           result.use_empty() || areAllReadBy(result);
                   });
     if (isUsed && type.getNumElements() >= ranks)
       markResults(&op);

@@ -53,6 +53,11 @@ public:
   Kind getKind() const { return kind; }
   bool isReplicated() const { return kind == Replicated; }
   bool isSplit() const { return kind == Split; }
+  /// The dimension that is split.
+  int64_t getDim() const {
+    assert(isSplit());
+    return detail;
+  }
   bool isSplitAlong(int64_t dim) const {
     return kind == Split && detail == dim;
   }
@@ -92,8 +97,10 @@ mlir::FunctionOpInterface getFollowedCallee(mlir::Operation *op);
 ///   partial or local values is replicated, as is a broadcast, and an
 ///   all_gather, unless of blocks along another dimension; a reduce_scatter is
 ///   split;
-/// - an op that works element by element on values split alike is split, too;
-///   sums of squares of split values are partial;
+/// - results of an op with a sharding rule are what the rule says: of operands
+///   that are split along dimensions of one factor, split or partial; of
+///   partial sums in which the op is linear, partial;
+/// - sums of squares of split values are partial;
 /// - results of recv, of other collectives over the axis, of ops that depend on
 ///   the rank's coordinate on it, and of ops with unknown effects, or with an
 ///   operand, or a value used in one of their regions, that is not replicated,
@@ -157,6 +164,7 @@ private:
   bool markResults(mlir::Operation *op,
                    AxisSharding sharding = AxisSharding::local());
   bool visit(mlir::Operation *op);
+  bool visitByRule(mlir::Operation *op, const ShardingRule &rule);
   bool visitCollective(CollectiveOpInterface op);
   bool visitPerGradient(OptimizerOpInterface op,
                         llvm::ArrayRef<mlir::OpOperand *> gradients);
@@ -165,8 +173,6 @@ private:
   bool visitCall(mlir::Operation *call, mlir::FunctionOpInterface callee);
   bool visitRegion(mlir::Region &region);
   bool anyVaries(mlir::ValueRange values) const;
-  AxisSharding getElementwise(mlir::Operation *op,
-                              mlir::ValueRange operands) const;
   bool dependsOnVaryingScalar(mlir::Operation *op) const;
 
   mlir::FunctionOpInterface function;

@@ -25,6 +25,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mpcomm/Dialect/MPComm/IR/IndexedSlices.h"
 #include "mpcomm/Dialect/MPComm/IR/Linearity.h"
+#include "mpcomm/Dialect/MPComm/IR/ShardingRule.h"
 
 #include "mpcomm/Dialect/MPComm/IR/MPCommDialect.h.inc"
 #include "mpcomm/Dialect/MPComm/IR/MPCommEnums.h.inc"

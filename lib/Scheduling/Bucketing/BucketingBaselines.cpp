@@ -87,6 +87,14 @@ BucketingPlan mpcomm::bucketLikeXLA(const BucketingProblem &problem,
   });
 }
 
+BucketingPlan mpcomm::bucketLikeFSDP(const BucketingProblem &problem) {
+  return bucketWhere(problem, [&](const Line &line, int32_t from, int32_t k) {
+    return problem.tensors[line.parts[k].tensor].module !=
+               problem.tensors[line.parts[k + 1].tensor].module ||
+           isFull(problem, line, from, k);
+  });
+}
+
 BucketingPlan mpcomm::bucketLikeMegatron(const BucketingProblem &problem,
                                          int64_t elements) {
   int64_t count = 0;

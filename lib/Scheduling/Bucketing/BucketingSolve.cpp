@@ -212,8 +212,8 @@ static void considerBaselines(const BucketingProblem &problem,
   for (BucketingPlan baseline :
        {bucketLikeMGWFBP(problem), bucketLikeDDP(problem),
         bucketLikeXLA(problem), bucketLikeHorovod(problem),
-        bucketLikeMegatron(problem), bucketOnePerTensor(problem),
-        bucketAllInOne(problem)})
+        bucketLikeMegatron(problem), bucketLikeFSDP(problem),
+        bucketOnePerTensor(problem), bucketAllInOne(problem)})
     if (baseline.verify(problem).empty() &&
         (!plan.error.empty() ||
          baseline.value(objective) < plan.value(objective)))

@@ -54,6 +54,7 @@ BucketingProblem GatheringProblem::mirror() const {
     tensor.ready = computeEnd - tensors[i].needed;
     tensor.consumer = ready[i + 1] - ready[i];
     tensor.splittable = false;
+    tensor.module = tensors[i].module;
   }
   mirrored.computeEnd = computeEnd - ready.back();
   return mirrored;

@@ -1,7 +1,8 @@
 # REQUIRES: torch, compiler
 # RUN: rm -rf %t.dir
 # RUN: %python %s %mpcomm-import %mpcomm-compile %mpcomm-run %t.dir 24
-# (With 0 in place of 24: all cases, and 100 pairs of meshes.)
+# (With 0 in place of 24: all cases, and 100 pairs of meshes. Names of models behind it: these in
+# place of the perceptron; `llama` needs PyTorch 2, `resnet18` torchvision.)
 #
 # With zero=1 to 3 ranks hold parts of the optimizer's state, of sums of gradients and of parameters, and train as if
 # each held all of it: in any precision, with micro-batches, stages, clipping, optimizers that are traced, parameters
@@ -10,7 +11,7 @@
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Trains a perceptron with odd sizes, with state whole and in parts."""
+"""Trains a perceptron with odd sizes, or other models, with state whole and in parts."""
 
 import itertools
 import os
@@ -21,6 +22,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from programs import read_losses, read_typed, run
 
 IMPORT, COMPILE, RUN, FOLDER = sys.argv[1:5]
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
 STEPS, BATCH = 6, 4
 
 MODEL = """
@@ -65,9 +67,42 @@ def workload(optimizer="sgd"):
                        batch=%d, dataset={"x": x, "y": y})
 """ % BATCH
 
+LLAMA = """
+import sys
+sys.path.insert(0, %r)
+import torch, torch.nn.functional as F
+import mpcomm_import as mi
+from llama import Llama
+
+def workload():
+    torch.manual_seed(1)
+    model = Llama(layers=2, d=32, heads=4, groups=2, inner=48, context=16, vocabulary=65)
+    text = torch.randint(0, 65, (512, 17))
+    return mi.Workload(model=model, loss=lambda x, y: F.cross_entropy(x.flatten(0, 1), y.flatten()),
+                       optimizer=torch.optim.SGD(model.parameters(), lr=0.1), batch=%d,
+                       dataset={"x": text[:, :-1], "y": text[:, 1:]})
+""" % (os.path.join(ROOT, "test", "bench", "Inputs"), BATCH)
+
+# Models that are imported with an optimizer by its name: a file, and options.
+MODELS = {
+    "gpt": (os.path.join(ROOT, "docs", "examples", "gpt.py"), ("layers=2", "d=32", "heads=2", "ctx=16", "batch=%d" % BATCH)),
+    "llama": (os.path.join(FOLDER, "llama-model.py"), ()),
+    "resnet18": (os.path.join(ROOT, "docs", "examples", "resnet.py"),
+                 ("model=resnet18", "image=32", "batch=%d" % BATCH)),
+}
+BY_NAME = {
+    "sgd": ("--optimizer=sgd", "--lr=0.05", "--momentum=0.9", "--weight-decay=0.01"),
+    "adamw": ("--optimizer=adamw", "--lr=0.001"),
+    "rmsprop": ("--optimizer=rmsprop", "--lr=0.0005", "--eps=1e-3", "--momentum=0.5"),
+}
+
 MESHES = {"dp:1": 1, "dp:2": 2, "dp:3": 3, "dp:4": 4, "pp:2,dp:2": 4}
 PRECISIONS = {"f32": "", "bf16": "precision=bf16", "f16": "precision=f16", "fp8": "precision=fp8"}
 OPTIMIZERS = "sgd", "adamw", "rmsprop", "rows"
+
+
+def data_ranks(mesh):
+    return int(mesh.split(":")[-1])
 
 
 def path(name):
@@ -101,7 +136,9 @@ def compare(case, wanted, found, exact):
     return worst
 
 
-def equal(case):
+def equal(case, exact_where_equal=True):
+    """Whether each level trains as none does; with `exact_where_equal` bit for bit where nothing is
+    rounded at another place."""
     mesh, precision, micro, optimizer, clip, zeros = case
     common = [PRECISIONS[precision], "micro-batches=%d" % micro] + (["clip-norm=0.5"] if clip else [])
     for zero in 0, *zeros:
@@ -112,7 +149,7 @@ def equal(case):
             continue
         # Where gradients are added up, they are rounded at other places of a kernel; so are weights that are
         # gathered before they are encoded in 8 bits.
-        exact = not clip and micro == 1 and not (zero == 3 and precision == "fp8")
+        exact = exact_where_equal and not clip and micro == 1 and not (zero == 3 and precision == "fp8")
         name = "zero=%d %s" % (zero, case[:-1])
         worst = compare(name, wanted, losses, exact=exact)
         if exact:
@@ -125,7 +162,7 @@ def equal(case):
 
 def beside_one_rank(zero, mesh, micro, optimizer):
     """One rank that takes the same samples in as many micro-batches."""
-    build("one.so", "dp:1", optimizer, "micro-batches=%d" % (MESHES[mesh] * micro))
+    build("one.so", "dp:1", optimizer, "micro-batches=%d" % (data_ranks(mesh) * micro))
     wanted = train("one.so", "dp:1", optimizer, STEPS)
     build("step.so", mesh, optimizer, "micro-batches=%d" % micro, "zero=%d" % zero)
     found = train("step.so", mesh, optimizer, STEPS)
@@ -139,8 +176,7 @@ def resume(first, second):
     (mesh, zero), (other, other_zero) = first, second
     samples = 48
     for name, on, parts in ("a.so", mesh, zero), ("b.so", other, other_zero):
-        data_ranks = int(on.split(":")[-1])
-        build(name, on, "adamw", "zero=%d" % parts, "micro-batches=%d" % (samples // BATCH // data_ranks))
+        build(name, on, "adamw", "zero=%d" % parts, "micro-batches=%d" % (samples // BATCH // data_ranks(on)))
     wanted = train("b.so", other, "adamw", STEPS)
     checkpoint = path("checkpoint")
     train("a.so", mesh, "adamw", STEPS // 2, "--checkpoint", checkpoint)
@@ -151,21 +187,45 @@ def resume(first, second):
     print("resumed %s zero=%d on %s zero=%d" % (*first, *second))
 
 
+def all_cases(optimizers, count):
+    meshes = ["dp:2", "dp:4", "pp:2,dp:2"]
+    cases = list(itertools.product(meshes, PRECISIONS, (1, 4), optimizers, (False, True)))
+    # A pipeline of two ranks needs two micro-batches.
+    cases = [case for case in cases if not (case[0].startswith("pp") and case[2] == 1)]
+    return random.Random(7).sample(cases, count) if count else cases
+
+
+def import_with(file, optimizer, *options):
+    run(sys.executable, IMPORT, file, "-o", path(optimizer + ".mlir"), "--weights", path(optimizer + ".w"),
+        "--data", path(optimizer + ".d"), *options)  # fmt: skip
+
+
+def try_model(name, count):
+    """One of MODELS, with each level."""
+    file, options = MODELS[name]
+    for optimizer, words in BY_NAME.items():
+        import_with(file, optimizer, *words, *[word for option in options for word in ("-O", option)])
+    for case in all_cases(BY_NAME, count):
+        print(name, end=" ")
+        equal((*case, (1, 2, 3)), exact_where_equal=False)
+    for zero, mesh, micro in (1, "dp:4", 1), (2, "dp:2", 2), (3, "pp:2,dp:2", 2):
+        beside_one_rank(zero, mesh, micro, "adamw")
+
+
 def main():
     os.makedirs(FOLDER, exist_ok=True)
+    count = int(sys.argv[5])
+    with open(MODELS["llama"][0], "w") as file:
+        file.write(LLAMA)
+    for name in sys.argv[6:]:
+        try_model(name, count)
+    if sys.argv[6:]:
+        return
     with open(path("model.py"), "w") as file:
         file.write(MODEL)
     for optimizer in OPTIMIZERS:
-        run(IMPORT, path("model.py"), "-O", "optimizer=" + optimizer, "-o", path(optimizer + ".mlir"),
-            "--weights", path(optimizer + ".w"), "--data", path(optimizer + ".d"))  # fmt: skip
-    meshes = ["dp:2", "dp:4", "pp:2,dp:2"]
-    cases = list(itertools.product(meshes, PRECISIONS, (1, 4), OPTIMIZERS, (False, True)))
-    # A pipeline of two ranks needs two micro-batches.
-    cases = [case for case in cases if not (case[0].startswith("pp") and case[2] == 1)]
-    count = int(sys.argv[5])
-    if count:
-        cases = random.Random(7).sample(cases, count)
-    for i, case in enumerate(cases):
+        import_with(path("model.py"), optimizer, "-O", "optimizer=" + optimizer)
+    for i, case in enumerate(all_cases(OPTIMIZERS, count)):
         equal((*case, ((1, 2, 3) if count == 0 else (1 + i % 3,))))
     for zero, mesh, micro in (1, "dp:4", 1), (2, "dp:2", 2), (3, "dp:4", 1), (3, "dp:2", 2):
         beside_one_rank(zero, mesh, micro, "sgd")

@@ -7,9 +7,10 @@
 #
 # ===------------------------------------------------------------------------===#
 """Times the bucketing solver on a million gradients (median of three, the whole
-call), and prints what the buckets of DDP, XLA, Horovod, Megatron, MG-WFBP, one a
-tensor and all in one come to, as ratios to ours: median and worst over random
-problems, and each cell of models x clusters. All in the cost model of
+call), and prints what the buckets of DDP, XLA, Horovod, Megatron, FSDP2, DeepSpeed,
+MG-WFBP, one a tensor and all in one come to, as ratios to ours: median and worst over
+random problems, and each cell of models x clusters, of gradients that are reduced and
+of parameters that are gathered. All in the cost model of
 docs/Design/Bucketing.md; nothing is communicated.
 
 With --check the exit status is 1 where a time exceeds --seconds. A baseline that is
@@ -25,6 +26,9 @@ CHECK: 20000 gradients, end of the step: 0.
 CHECK: 50 random problems, seeds from 0, end of the step
 CHECK: MG-WFBP {{ *[0-9.]+ *[0-9.]+}}
 CHECK: GPT-2 small {{ *}}8 x NVLink
+CHECK: ResNet-50
+CHECK: end of the forward pass, parameters gathered
+CHECK: GPT-2 small
 CHECK: ResNet-50
 """
 

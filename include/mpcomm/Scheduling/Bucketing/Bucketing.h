@@ -62,6 +62,8 @@ struct BucketingProblem {
     int64_t elementBytes = 1;
     /// Whether the tensor may be split.
     bool splittable = true;
+    /// The module of the model that it belongs to, for bucketLikeFSDP.
+    int module = 0;
   };
   struct Stream {
     /// The earliest start of its first bucket.
@@ -194,7 +196,9 @@ BucketingPlan bucketLikeDDP(const BucketingProblem &problem,
                             int64_t capBytes = int64_t(25) << 20,
                             int64_t firstBytes = int64_t(1) << 20);
 /// XLA's collective combiner: a bucket takes tensors as long as it stays within
-/// `capBytes`. (xla/service/collective_combiner_utils.h.)
+/// `capBytes`. (xla/service/collective_combiner_utils.h.) The rule of
+/// DeepSpeed's ZeRO, too, with other bounds: 5e8 elements to reduce, 5e7 to
+/// gather (runtime/zero/config.py).
 BucketingPlan bucketLikeXLA(const BucketingProblem &problem,
                             int64_t capBytes = int64_t(30) << 20);
 /// Horovod: whenever the stream is free, at most once per cycle, all tensors
@@ -208,6 +212,9 @@ BucketingPlan bucketLikeHorovod(const BucketingProblem &problem,
 /// (DistributedDataParallelConfig::bucket_size.)
 BucketingPlan bucketLikeMegatron(const BucketingProblem &problem,
                                  int64_t elements = 40000000);
+/// PyTorch's fully_shard (FSDP2): one bucket for each module that it is applied
+/// to, such as a layer. (torch/distributed/fsdp/_fully_shard.)
+BucketingPlan bucketLikeFSDP(const BucketingProblem &problem);
 /// MG-WFBP's greedy rule: a bucket takes the next tensor if that is ready less
 /// than one latency after the bucket could start (Shi, Chu and Li, "MG-WFBP:
 /// Efficient data communication for distributed synchronous SGD algorithms",

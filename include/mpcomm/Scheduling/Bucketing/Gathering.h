@@ -31,6 +31,7 @@ struct GatheringProblem {
     /// Its first use, if computation waits for nothing.
     double needed = 0;
     int key = 0;
+    int module = 0; ///< as of a BucketingProblem
   };
 
   /// By first use; equal ones keep their order.

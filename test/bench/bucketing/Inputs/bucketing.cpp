@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "mpcomm/Scheduling/Bucketing/Bucketing.h"
+#include "mpcomm/Scheduling/Bucketing/Gathering.h"
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -24,6 +25,9 @@ using namespace mpcomm;
 
 using Objective = BucketingObjective;
 
+/// 5e8 elements of f32 to reduce; 5e7 of bf16 to gather.
+static int64_t deepSpeedBytes = 2000000000;
+
 static const struct {
   const char *name;
   BucketingPlan (*make)(const BucketingProblem &);
@@ -32,6 +36,8 @@ static const struct {
     {"XLA 30 MiB", [](auto &p) { return bucketLikeXLA(p); }},
     {"Horovod 128 MiB", [](auto &p) { return bucketLikeHorovod(p); }},
     {"Megatron 40 M", [](auto &p) { return bucketLikeMegatron(p); }},
+    {"FSDP2 layers", [](auto &p) { return bucketLikeFSDP(p); }},
+    {"DeepSpeed", [](auto &p) { return bucketLikeXLA(p, deepSpeedBytes); }},
     {"MG-WFBP", [](auto &p) { return bucketLikeMGWFBP(p); }},
     {"one a tensor", [](auto &p) { return bucketOnePerTensor(p); }},
     {"all in one", [](auto &p) { return bucketAllInOne(p); }},
@@ -128,6 +134,7 @@ static BucketingProblem makeRandom(unsigned seed) {
     BucketingProblem::Tensor &tensor = problem.tensors.emplace_back();
     tensor.bytes = static_cast<int64_t>(between(4e3, 4e7));
     tensor.elementBytes = 4;
+    tensor.module = i / 8;
     all += double(tensor.bytes);
   }
   double bandwidth = all / step / between(0.3, 3), now = 0;
@@ -176,6 +183,7 @@ struct Layer {
   int64_t weights;  // of its matrix
   int64_t vectors;  // of its biases or norms
   double flops = 2; // a weight and a row of the input
+  int module = 0;
 };
 
 struct Link {
@@ -191,6 +199,12 @@ struct Link {
 static std::vector<Layer> makeGPT2(int blocks, int64_t width) {
   std::vector<Layer> layers;
   layers.push_back({0, 2 * width});
+  auto finish = [&](int module) {
+    for (Layer &layer : layers)
+      if (layer.module == 0)
+        layer.module = module;
+  };
+  finish(1);
   for (int block = 0; block < blocks; ++block) {
     layers.push_back({4 * width * width, width});     // MLP, second
     layers.push_back({4 * width * width, 4 * width}); // MLP, first
@@ -198,9 +212,28 @@ static std::vector<Layer> makeGPT2(int blocks, int64_t width) {
     layers.push_back({width * width, width});         // projection
     layers.push_back({3 * width * width, 3 * width, 2.5});
     layers.push_back({0, 2 * width}); // norm
+    finish(2 + block);
   }
   layers.push_back({1024 * width, 0, 0});
   layers.push_back({50257 * width, 0});
+  finish(2 + blocks);
+  return layers;
+}
+
+/// A Llama's (Touvron et al., 2023), the last first: head, blocks, embedding.
+static std::vector<Layer> makeLlama(int blocks, int64_t width, int64_t inner) {
+  std::vector<Layer> layers = {{32000 * width, 0, 2, 1}, {0, width, 0, 1}};
+  for (int block = 0; block < blocks; ++block) {
+    int module = 2 + block;
+    for (int matrix = 0; matrix < 3; ++matrix) // down, up, gate
+      layers.push_back({width * inner, 0, 2, module});
+    layers.push_back({0, width, 0, module});
+    for (int matrix = 0; matrix < 4;
+         ++matrix) // projection, values, keys, queries
+      layers.push_back({width * width, 0, 2.5, module});
+    layers.push_back({0, width, 0, module});
+  }
+  layers.push_back({32000 * width, 0, 0, 2 + blocks});
   return layers;
 }
 
@@ -209,12 +242,12 @@ static std::vector<Layer> makeGPT2(int blocks, int64_t width) {
 static std::vector<Layer> makeResNet50() {
   std::vector<Layer> layers = {{2048 * 1000, 1000}};
   const int64_t counts[] = {3, 6, 4, 3}, widths[] = {512, 256, 128, 64};
-  for (int stage = 0; stage < 4; ++stage)
-    for (int64_t k = 0, w = widths[stage]; k < counts[stage]; ++k) {
+  for (int stage = 0, module = 1; stage < 4; ++stage)
+    for (int64_t k = 0, w = widths[stage]; k < counts[stage]; ++k, ++module) {
       double flops = 2 * (7 << stage) * (7 << stage);
-      layers.push_back({4 * w * w, 8 * w, flops});
-      layers.push_back({9 * w * w, 2 * w, flops});
-      layers.push_back({4 * w * w, 2 * w, flops});
+      layers.push_back({4 * w * w, 8 * w, flops, module});
+      layers.push_back({9 * w * w, 2 * w, flops, module});
+      layers.push_back({4 * w * w, 2 * w, flops, module});
     }
   return layers;
 }
@@ -229,6 +262,7 @@ static BucketingProblem makeModel(const std::vector<Layer> &layers, double rows,
   problem.costs = {
       {{{2 * (n - 1) * link.latency, 2 * (n - 1) / n / link.bandwidth},
         {2 * levels * link.latency, 2 * levels / link.bandwidth}}}};
+  int module = 0;
   auto add = [&](int64_t elements) {
     if (elements == 0)
       return;
@@ -237,12 +271,31 @@ static BucketingProblem makeModel(const std::vector<Layer> &layers, double rows,
     tensor.elementBytes = 4;
     tensor.ready = time;
     tensor.consumer = 28 * double(elements) / link.memory;
+    tensor.module = module;
   };
   for (const Layer &layer : layers) {
     // The gradients of the weight and of the input.
     time += 5e-6 + 2 * layer.flops * rows * double(layer.weights) / link.flops;
+    module = layer.module;
     add(layer.vectors);
     add(layer.weights);
+  }
+  problem.computeEnd = time;
+  return problem;
+}
+
+/// All-gathers of bf16 parameters, by ring, before the forward pass uses them.
+static GatheringProblem makeGathers(const std::vector<Layer> &layers,
+                                    double rows, const Link &link) {
+  GatheringProblem problem;
+  double n = link.ranks, time = 0;
+  problem.costs = {{{{(n - 1) * link.latency, (n - 1) / n / link.bandwidth}}}};
+  for (const Layer &layer :
+       std::vector<Layer>(layers.rbegin(), layers.rend())) {
+    for (int64_t elements : {layer.vectors, layer.weights})
+      if (elements)
+        problem.tensors.push_back({2 * elements, 0, time, 0, layer.module});
+    time += 5e-6 + layer.flops * rows * double(layer.weights) / link.flops;
   }
   problem.computeEnd = time;
   return problem;
@@ -262,22 +315,31 @@ static void compareModels() {
     double rows; // of a matrix's input: tokens, images
   } models[] = {{"GPT-2 small", makeGPT2(12, 768), 8 * 1024},
                 {"GPT-2 medium", makeGPT2(24, 1024), 4 * 1024},
+                {"Llama 1.1 B", makeLlama(22, 2048, 5632), 4 * 1024},
                 {"ResNet-50", makeResNet50(), 64}};
-  std::printf("end of the step: theirs / ours\n%-13s %-16s", "", "");
-  for (const auto &baseline : baselines)
-    std::printf(" %15s", baseline.name);
-  std::printf(" %8s %8s\n", "buckets", "/ bound");
-  for (const auto &model : models)
-    for (const Link &link : links) {
-      BucketingProblem problem = makeModel(model.layers, model.rows, link);
-      BucketingPlan ours = solve(problem, Objective::StepEnd);
-      std::printf("%-13s %-16s", model.name, link.name);
-      for (size_t baseline = 0; baseline < numBaselines; ++baseline)
-        std::printf(" %15.3f",
-                    ratio(problem, baseline, Objective::StepEnd, ours));
-      std::printf(" %8zu %8.4f\n", ours.buckets.size(),
-                  ours.stepEnd / problem.lowerBound(Objective::StepEnd));
-    }
+  for (bool gathers : {false, true}) {
+    deepSpeedBytes = gathers ? 100000000 : 2000000000;
+    std::printf("%s: theirs / ours\n%-13s %-16s",
+                gathers ? "end of the forward pass, parameters gathered"
+                        : "end of the step",
+                "", "");
+    for (const auto &baseline : baselines)
+      std::printf(" %15s", baseline.name);
+    std::printf(" %8s %8s\n", "buckets", "/ bound");
+    for (const auto &model : models)
+      for (const Link &link : links) {
+        BucketingProblem problem =
+            gathers ? makeGathers(model.layers, model.rows, link).mirror()
+                    : makeModel(model.layers, model.rows, link);
+        BucketingPlan ours = solve(problem, Objective::StepEnd);
+        std::printf("%-13s %-16s", model.name, link.name);
+        for (size_t baseline = 0; baseline < numBaselines; ++baseline)
+          std::printf(" %15.3f",
+                      ratio(problem, baseline, Objective::StepEnd, ours));
+        std::printf(" %8zu %8.4f\n", ours.buckets.size(),
+                    ours.stepEnd / problem.lowerBound(Objective::StepEnd));
+      }
+  }
 }
 
 int main(int argc, char **argv) {

@@ -155,11 +155,13 @@ uint64_t dataBegin(const std::vector<TensorToWrite> &tensors,
 
 /// Writes `path` as an OutputFile: it holds either all of the new contents or
 /// what it held before. `beforeCommit` is called when all is written and the
-/// file does not have its name yet; where it fails, it does not get it.
+/// file does not have its name yet; where it fails, it does not get it. `wrote`
+/// is called with the bytes so far, after each few MB.
 Error writeSafetensors(const std::string &path,
                        const std::vector<TensorToWrite> &tensors,
                        const std::map<std::string, std::string> &metadata,
-                       const std::function<Error()> &beforeCommit = nullptr);
+                       const std::function<Error()> &beforeCommit = nullptr,
+                       const std::function<void(uint64_t)> &wrote = nullptr);
 
 } // namespace mprt
 

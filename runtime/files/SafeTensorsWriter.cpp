@@ -115,10 +115,14 @@ uint64_t mprt::dataBegin(const std::vector<TensorToWrite> &tensors,
   return makeHeader(order, withChecksums(order, metadata)).size();
 }
 
+/// A multiple of `directBytes`.
+static constexpr uint64_t noticedBytes = 4 << 20;
+
 Error mprt::writeSafetensors(const std::string &path,
                              const std::vector<TensorToWrite> &tensors,
                              const std::map<std::string, std::string> &metadata,
-                             const std::function<Error()> &beforeCommit) {
+                             const std::function<Error()> &beforeCommit,
+                             const std::function<void(uint64_t)> &wrote) {
   std::vector<TensorToWrite> order = tensors;
   sortForFile(order);
   std::map<std::string, std::string> described = withChecksums(order, metadata);
@@ -132,8 +136,19 @@ Error mprt::writeSafetensors(const std::string &path,
     return status;
   if (Error status = file.write(header.data(), header.size()); status.failed())
     return status;
-  TensorSink sink = [&](const void *data, uint64_t bytes) {
-    return file.write(data, bytes);
+  uint64_t all = 0;
+  TensorSink sink = [&](const void *data, uint64_t bytes) -> Error {
+    const char *at = static_cast<const char *>(data);
+    while (bytes > 0) {
+      uint64_t taken = wrote ? std::min(bytes, noticedBytes) : bytes;
+      if (Error status = file.write(at, taken))
+        return status;
+      at += taken;
+      bytes -= taken;
+      if (wrote)
+        wrote(all += taken);
+    }
+    return {};
   };
   for (auto tensor = order.begin(); tensor != order.end();) {
     if (tensor->produce) {

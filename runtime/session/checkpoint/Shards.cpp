@@ -33,6 +33,9 @@ namespace fs = std::filesystem;
 
 static constexpr const char *failureMark = ".failed";
 
+/// Of a paced writer, so that rank 0 sees that something comes.
+static constexpr double leastBytesASecond = 8e6;
+
 //===----------------------------------------------------------------------===//
 // What is in which file
 //===----------------------------------------------------------------------===//
@@ -125,7 +128,8 @@ Shards::dataIn(const RankState &state) const {
 
 Error Shards::writeFile(const std::map<std::string, const void *> &data,
                         const std::function<Error()> &beforeTensor,
-                        const std::function<Error()> &beforeCommit) const {
+                        const std::function<Error()> &beforeCommit,
+                        const Pace *pace) const {
   std::vector<TensorToWrite> list = describe(index);
   for (TensorToWrite &tensor : list) {
     tensor.data = data.at(tensor.name);
@@ -136,7 +140,21 @@ Error Shards::writeFile(const std::map<std::string, const void *> &data,
                      : sink(tensor.data, *bytesOf(tensor.type, tensor.shape));
       };
   }
-  return writeSafetensors(fileOf(index), list, metadataOf(index), beforeCommit);
+  if (!pace)
+    return writeSafetensors(fileOf(index), list, metadataOf(index),
+                            beforeCommit);
+  uint64_t all = 0, begin = nowNanoseconds();
+  for (const TensorToWrite &tensor : list)
+    all += *bytesOf(tensor.type, tensor.shape);
+  double seconds = std::min(pace->seconds, double(all) / leastBytesASecond);
+  return writeSafetensors(
+      fileOf(index), list, metadataOf(index), beforeCommit,
+      [&](uint64_t written) {
+        double due = seconds * double(written) / double(all);
+        while (!pace->isHurried &&
+               1e-9 * double(nowNanoseconds() - begin) < due)
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      });
 }
 
 Error Shards::checkShards() const {
@@ -296,14 +314,15 @@ Error Shards::waitForShards(double timeoutSeconds,
   }
 }
 
-Error Shards::writeCopy(double timeoutSeconds,
-                        const std::atomic<bool> &isLeft) {
+Error Shards::writeCopy(double timeoutSeconds, const std::atomic<bool> &isLeft,
+                        const Pace &pace) {
   Error error;
   if (index == 0)
-    error = writeFile(copied, nullptr,
-                      [&] { return waitForShards(timeoutSeconds, isLeft); });
+    error = writeFile(
+        copied, nullptr, [&] { return waitForShards(timeoutSeconds, isLeft); },
+        &pace);
   else if (counts[index])
-    error = writeFile(copied, nullptr, nullptr);
+    error = writeFile(copied, nullptr, nullptr, &pace);
   if (error && index != 0)
     std::ofstream(fileOf(index) + failureMark);
   copied.clear();

@@ -43,6 +43,15 @@ private:
   uint64_t size = 0;
 };
 
+/// How fast a copy is written, so that steps feel it less: a disk takes time of
+/// the processor too, or of the machine that emulates it.
+struct Pace {
+  /// From the first byte to the last, at least.
+  double seconds = 0;
+  /// When somebody waits for it after all.
+  const std::atomic<bool> &isHurried;
+};
+
 /// The files of one checkpoint, as each rank of the run knows them.
 class Shards {
 public:
@@ -61,8 +70,9 @@ public:
   /// Writes this rank's file from the copy, on any thread. On rank 0 this takes
   /// until all shards are there, and fails where another rank has failed,
   /// nothing more comes for `timeoutSeconds`, or `isLeft` and nothing more
-  /// comes for two seconds.
-  Error writeCopy(double timeoutSeconds, const std::atomic<bool> &isLeft);
+  /// comes for two seconds. Something comes every second at any pace.
+  Error writeCopy(double timeoutSeconds, const std::atomic<bool> &isLeft,
+                  const Pace &pace);
 
 private:
   std::vector<TensorToWrite> describe(uint64_t writer) const;
@@ -72,7 +82,8 @@ private:
   std::map<std::string, const void *> dataIn(const RankState &state) const;
   Error writeFile(const std::map<std::string, const void *> &data,
                   const std::function<Error()> &beforeTensor,
-                  const std::function<Error()> &beforeCommit) const;
+                  const std::function<Error()> &beforeCommit,
+                  const Pace *pace = nullptr) const;
   /// All shards are where rank 0 looks for them.
   Error checkShards() const;
   Error waitForShards(double timeoutSeconds,

@@ -19,6 +19,7 @@
 #include "support/Trace.h"
 
 #include <system_error>
+#include <utility>
 
 using namespace mprt;
 
@@ -52,7 +53,7 @@ fileMetadata(const SaveRequest &request) {
 StateKeeper::StateKeeper(KeeperOptions given, Rank &rank,
                          std::function<void(const std::string &)> note)
     : options(std::move(given)), rank(rank), note(std::move(note)),
-      kept(options.path) {
+      kept(options.path), copied(nowNanoseconds()) {
   if (rank.index() == 0)
     removeUnusedShards(options.path);
 }
@@ -142,11 +143,13 @@ Error StateKeeper::startWriting(const SharedState &state,
                                 const SaveRequest &request) {
   if (Error error = rank.agree(shards->copy(*state.mine, *options.memory)))
     return error;
-  isWritten = isLeft = false;
+  isWritten = isLeft = isHurried = false;
+  // The next copy is likely due as long after this one as this after the last.
+  uint64_t now = nowNanoseconds();
+  double pace = 1e-9 * double(now - std::exchange(copied, now)) / 2;
   try {
-    writer = std::thread([this, step = request.info.step, keep = request.keep] {
-      writeCopy(step, keep);
-    });
+    writer = std::thread([this, step = request.info.step, keep = request.keep,
+                          pace] { writeCopy(step, keep, pace); });
   } catch (const std::system_error &error) {
     return rank.agree(
         fail(options.path, ": no thread to write it: ", error.what()));
@@ -157,7 +160,7 @@ Error StateKeeper::startWriting(const SharedState &state,
   return error;
 }
 
-void StateKeeper::writeCopy(uint64_t step, uint64_t keep) {
+void StateKeeper::writeCopy(uint64_t step, uint64_t keep, double paceSeconds) {
   uint64_t begin = nowNanoseconds();
   bool isFirst = rank.index() == 0;
   Error error;
@@ -165,7 +168,8 @@ void StateKeeper::writeCopy(uint64_t step, uint64_t keep) {
     if (isFirst)
       error = kept.prepare(step, keep);
     if (error.ok())
-      error = shards->writeCopy(options.timeoutSeconds, isLeft);
+      error = shards->writeCopy(options.timeoutSeconds, isLeft,
+                                {paceSeconds, isHurried});
     if (error.ok() && isFirst)
       error = commit(step, keep);
   } catch (const std::exception &exception) {
@@ -179,6 +183,7 @@ std::optional<WrittenCheckpoint> StateKeeper::takeWritten(bool waits) {
   if (!writer.joinable() ||
       (!waits && !isWritten.load(std::memory_order_acquire)))
     return std::nullopt;
+  isHurried = true;
   writer.join();
   return std::move(result);
 }

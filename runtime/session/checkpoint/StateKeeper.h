@@ -97,7 +97,7 @@ public:
   /// wait.
   std::optional<WrittenCheckpoint> takeWritten(bool waits);
   /// A peer may be gone: shards that do not come are not waited for long.
-  void leave() { isLeft = true; }
+  void leave() { isLeft = isHurried = true; }
 
 private:
   /// The failure that rank 0 tells.
@@ -109,7 +109,7 @@ private:
   Error writeNow(const SharedState &state, const SaveRequest &request);
   /// Copies the state, and starts the thread that writes it.
   Error startWriting(const SharedState &state, const SaveRequest &request);
-  void writeCopy(uint64_t step, uint64_t keep);
+  void writeCopy(uint64_t step, uint64_t keep, double paceSeconds);
   /// After the index has its name, on rank 0.
   Error commit(uint64_t step, uint64_t keep);
 
@@ -121,7 +121,9 @@ private:
   std::optional<uint64_t> written;
   std::optional<Shards> shards;
   std::thread writer;
-  std::atomic<bool> isWritten{false}, isLeft{false};
+  std::atomic<bool> isWritten{false}, isLeft{false}, isHurried{false};
+  /// When state was last copied, or there was none yet.
+  uint64_t copied;
   /// The writer's, until it has ended.
   WrittenCheckpoint result;
 };

@@ -156,7 +156,7 @@ uint64_t dataBegin(const std::vector<TensorToWrite> &tensors,
 /// Writes `path` as an OutputFile: it holds either all of the new contents or
 /// what it held before. `beforeCommit` is called when all is written and the
 /// file does not have its name yet; where it fails, it does not get it. `wrote`
-/// is called with the bytes so far, after each few MB.
+/// is called with the bytes so far, at least every few MB.
 Error writeSafetensors(const std::string &path,
                        const std::vector<TensorToWrite> &tensors,
                        const std::map<std::string, std::string> &metadata,

@@ -15,17 +15,16 @@ static unsigned rankOf(const State &state) {
   return state.transport ? state.transport->rank() : 0;
 }
 
-Error mprt::describeLoss(State &state, uint32_t stream, const Error &error) {
+Error mprt::describeLoss(State &state, uint32_t stream,
+                         const OnDevice::Last &given, const Error &error) {
   OnDevice &on = *state.onDevice;
   std::string last;
-  if (stream < on.last.size() && on.last[stream].call) {
-    const OnDevice::Last &given = on.last[stream];
+  if (given.call)
     last = std::string("; the last call on stream ") + std::to_string(stream) +
            " was " + given.call + " \"" + (given.name ? given.name : "") +
            "\" at " +
            (given.location && *given.location ? given.location
                                               : "an unknown location");
-  }
   return error.withContext(
       "rank " + std::to_string(rankOf(state)) + ": the device stopped: ",
       last + (on.waitsForEach ? ""
@@ -72,7 +71,7 @@ void Call::fail(const Error &error) {
       !state.device->isCapturing() && !state.device->finished(stream);
   auto guard = state.lock();
   state.fail(
-      stopped ? describeLoss(state, stream, error)
+      stopped ? describeLoss(state, stream, before, error)
               : error.withContext(
                     std::string(call) + " \"" + (name ? name : "") + "\" at " +
                     (location && *location ? location : "an unknown location") +

@@ -23,7 +23,7 @@ public:
   Call(Context::State &state, const char *call, uint32_t stream,
        const char *name, const char *location)
       : state(state), call(call), stream(stream), name(name),
-        location(location) {
+        location(location), before(state.onDevice->last[stream]) {
     state.onDevice->last[stream] = {call, name, location};
     ++state.onDevice->calls;
     if (state.trace.enabled())
@@ -57,12 +57,14 @@ private:
   const char *call;
   uint32_t stream;
   const char *name, *location;
+  OnDevice::Last before; ///< what the stream was given before
   uint64_t begin = 0;
 };
 
-/// The error of a device that has stopped, at or before what `stream` was given
-/// last.
-Error describeLoss(Context::State &state, uint32_t stream, const Error &error);
+/// The error of a device that has stopped, at or before `last`, which was given
+/// to `stream`.
+Error describeLoss(Context::State &state, uint32_t stream,
+                   const OnDevice::Last &last, const Error &error);
 
 /// Fails the context: `call` cannot be done.
 mprt_status refuse(Context::State &state, const char *call, const Error &error);

@@ -272,7 +272,10 @@ static void waitForStream(State &state, uint32_t stream) {
     Expected<bool> done = state.device->finished(stream);
     if (!done) {
       auto guard = state.lock();
-      state.fail(describeLoss(state, stream, done.error()));
+      const std::vector<OnDevice::Last> &last = state.onDevice->last;
+      state.fail(describeLoss(
+          state, stream, stream < last.size() ? last[stream] : OnDevice::Last(),
+          done.error()));
       return;
     }
     if (*done)

@@ -284,6 +284,19 @@ func.func @structured(%x: tensor<4x6xf32> {mpcomm.sharding = #mpcomm.sharding<@m
   // Each rank would add the init.
   // expected-remark@+1 {{is local, from argument}}
   %1 = linalg.matmul ins(%x, %w : tensor<4x6xf32>, tensor<6x5xf32>) outs(%init : tensor<4x5xf32>) -> tensor<4x5xf32>
+  // A running sum starts again on each rank.
+  %one = arith.constant dense<0.0> : tensor<f32>
+  %row = tensor.empty() : tensor<30xf32>
+  // expected-remark@+1 {{is split along dimension 0, from argument #1}}
+  %flat = tensor.collapse_shape %w [[0, 1]] : tensor<6x5xf32> into tensor<30xf32>
+  // expected-remark@+1 {{is local, from argument}}
+  %run:2 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> ()>, affine_map<(i) -> (i)>],
+                           iterator_types = ["reduction"]}
+      ins(%flat : tensor<30xf32>) outs(%one, %row : tensor<f32>, tensor<30xf32>) {
+  ^bb0(%in: f32, %sum: f32, %old: f32):
+    %s = arith.addf %sum, %in : f32
+    linalg.yield %s, %s : f32, f32
+  } -> (tensor<f32>, tensor<30xf32>)
   // expected-remark@+1 {{is split along dimension 0, from argument #1}}
   %2 = tensor.collapse_shape %w [[0, 1]] : tensor<6x5xf32> into tensor<30xf32>
   %e = tensor.empty() : tensor<6x4xf32>

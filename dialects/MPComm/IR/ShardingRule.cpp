@@ -157,6 +157,13 @@ void JoinedFactors::finish() {
   for (Operation &op : block.without_terminator()) {
     if (isSplat(&op))
       continue;
+    // What a region of it reads from outside has no place in its rule.
+    for (Region &region : op.getRegions())
+      region.walk([&](Operation *nested) {
+        for (Value operand : nested->getOperands())
+          if (firstNodes.contains(operand))
+            exclude(operand);
+      });
     auto all = llvm::to_vector(op.getOperands());
     llvm::append_range(all, op.getResults());
     std::optional<ShardingRule> rule = getShardingRule(&op);

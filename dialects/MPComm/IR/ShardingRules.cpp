@@ -16,6 +16,7 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "llvm/ADT/STLExtras.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace mpcomm;
@@ -452,6 +453,28 @@ ShardingRule CumulativeOp::getShardingRule() {
 
 ShardingRule RngOp::getShardingRule() { return {}; }
 
+/// How many blocks all ops of `body` can make of a factor of it.
+static int64_t countBlocks(const JoinedFactors &factors, Block &body,
+                           unsigned joined, int64_t size) {
+  for (Operation &op : body.without_terminator()) {
+    std::optional<ShardingRule> rule = getShardingRule(&op);
+    if (!rule)
+      continue;
+    auto isOf = [&](Value value, int64_t dim) {
+      return dim >= 0 && factors.find(value, dim) == joined;
+    };
+    for (const ShardingFactor &factor : rule->factors)
+      for (auto [values, dims] : {std::pair<ValueRange, ArrayRef<int64_t>>(
+                                      op.getOperands(), factor.operands),
+                                  std::pair<ValueRange, ArrayRef<int64_t>>(
+                                      op.getResults(), factor.results)})
+        for (auto [value, dim] : llvm::zip(values, dims))
+          if (isOf(value, dim))
+            size = std::gcd(size, factor.size);
+  }
+  return size;
+}
+
 /// The rule of an op with the arguments and results of `body`; `more`
 /// dimensions of the op's come before those in the body.
 static ShardingRule getBodyRule(const JoinedFactors &factors, Block &body,
@@ -473,7 +496,8 @@ static ShardingRule getBodyRule(const JoinedFactors &factors, Block &body,
         return dims;
       };
       ShardingFactor factor;
-      factor.size = typeOf(argument).getDimSize(dim);
+      factor.size =
+          countBlocks(factors, body, *found, typeOf(argument).getDimSize(dim));
       factor.operands = dimsOf(body.getArguments(), moreOfOperands);
       factor.results =
           dimsOf(body.getTerminator()->getOperands(), moreOfResults);
@@ -514,8 +538,11 @@ ShardingRule AdamwUpdateOp::getShardingRule() {
   return getElementwiseRule(*this);
 }
 
-/// What all ops of the region can split.
+/// What all ops of the region can split. Where they work element by element,
+/// all is split alike, also what has nothing to do with the parameter.
 ShardingRule UpdateOp::getShardingRule() {
+  if (isElementwise())
+    return getElementwiseRule(*this);
   Block &body = getBody().front();
   JoinedFactors factors(body);
   factors.finish();

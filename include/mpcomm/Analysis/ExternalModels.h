@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // CostOpInterface, PrecisionOpInterface, LinearOpInterface and
-// ShardingOpInterface for the ops of arith, math, tensor and linalg, so that passes treat them like the ops of the
-// mpcomm dialect.
+// ShardingOpInterface for the ops of arith, math, tensor and linalg, so that
+// passes treat them like the ops of the mpcomm dialect.
 //
 //===----------------------------------------------------------------------===//
 

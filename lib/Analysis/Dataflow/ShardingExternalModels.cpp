@@ -134,13 +134,15 @@ struct ConcatModel
 //===----------------------------------------------------------------------===//
 
 /// The reduction of a result over the loops that are not parallel; nothing if
-/// it is none that has a name.
+/// it is none that has a name, or what is reduced so far is read elsewhere.
 std::optional<Reduction> getReductionOf(linalg::LinalgOp op, unsigned init) {
   SmallVector<Operation *, 4> combiners;
   if (!matchReduction(op.getRegionOutputArgs(), init, combiners) ||
       combiners.size() != 1)
     return std::nullopt;
   Operation *combiner = combiners.front();
+  if (!op.getRegionOutputArgs()[init].hasOneUse() || !combiner->hasOneUse())
+    return std::nullopt;
   if (isa<arith::AddFOp, arith::AddIOp>(combiner))
     return Reduction::Sum;
   if (isa<arith::MaximumFOp, arith::MaxSIOp>(combiner))
@@ -184,6 +186,9 @@ struct LinalgModel : ShardingOpInterface::ExternalModel<LinalgModel<OpT>, OpT> {
         int64_t dim = factor.operands[init.getOperandNumber()];
         std::optional<Reduction> reduction =
             dim == kNone ? getReductionOf(structured, i) : std::nullopt;
+        // Other results may depend on what is carried over the loop.
+        isAlone &= dim != kNone || reduction ||
+                   structured.getRegionOutputArgs()[i].use_empty();
         bool isNeutral =
             reduction &&
             (reduction != Reduction::Sum || isZeroFill(init.get())) &&

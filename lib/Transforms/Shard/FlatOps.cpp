@@ -22,10 +22,20 @@ static ArrayRef<int64_t> getWorkShape(Operation *op) {
   return getShape(op->getResult(0));
 }
 
+/// Whether an op works on other sizes if its types have them; of a slice the
+/// limits are to be changed, too.
+static bool isSizedByTypes(Operation &op) {
+  StringRef dialect = op.getName().getDialectNamespace();
+  return (dialect == "arith" || dialect == "math" || dialect == "mpcomm") &&
+         !isa<SymbolUserOpInterface>(op) && op.getNumRegions() == 0;
+}
+
 /// The first dimension of the parameter, and of all that is split with it. Each
 /// rank has two rows at least, so that they are not taken for no dimension.
 static std::optional<ShardingFactor> findRows(Operation *op, int64_t ranks) {
   if (!isa<OptimizerOpInterface>(op) || op->getNumRegions() == 0)
+    return std::nullopt;
+  if (!llvm::all_of(op->getRegion(0).front(), isSizedByTypes))
     return std::nullopt;
   std::optional<ShardingRule> rule = getShardingRule(op);
   const ShardingFactor *rows = rule ? rule->findOfOperand(0, 0) : nullptr;

@@ -118,6 +118,7 @@ Expected<bool> StateKeeper::writeCheckpoint(const SharedState &state,
 Error StateKeeper::writeNow(const SharedState &state,
                             const SaveRequest &request) {
   uint64_t step = request.info.step;
+  copied = nowNanoseconds();
   auto onRank0 = [&](auto action) {
     return rank.agree(rank.index() == 0 ? action() : Error());
   };
@@ -146,7 +147,10 @@ Error StateKeeper::startWriting(const SharedState &state,
   isWritten = isLeft = isHurried = false;
   // The next copy is likely due as long after this one as this after the last.
   uint64_t now = nowNanoseconds();
-  double pace = 1e-9 * double(now - std::exchange(copied, now)) / 2;
+  // A rank that is left, and hurries, waits for those that do not know.
+  double pace = std::min(1e-9 * double(now - std::exchange(copied, now)),
+                         options.timeoutSeconds) /
+                2;
   try {
     writer = std::thread([this, step = request.info.step, keep = request.keep,
                           pace] { writeCopy(step, keep, pace); });

@@ -1,7 +1,7 @@
 # REQUIRES: torch, compiler
 # RUN: rm -rf %t.dir
 # RUN: %python %s %mpcomm-import %mpcomm-compile %mpcomm-run %t.dir 24
-# (With 0 in place of 24: all cases, and 100 pairs of meshes. Names of models behind it: these in
+# (With 0 in place of 24: all cases, and 100 pairs of meshes. Names of models following it: these in
 # place of the perceptron; `llama` needs PyTorch 2, `resnet18` torchvision.)
 #
 # With zero=1 to 3 ranks hold parts of the optimizer's state, of sums of gradients and of parameters, and train as if
@@ -16,6 +16,7 @@
 import itertools
 import os
 import random
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Inputs"))
@@ -225,6 +226,11 @@ def main():
         file.write(MODEL)
     for optimizer in OPTIMIZERS:
         import_with(path("model.py"), optimizer, "-O", "optimizer=" + optimizer)
+    # The state of rows is split: its size over two ranks, and a multiple of them.
+    opt = os.path.join(os.path.dirname(COMPILE), "mpcomm-opt")
+    text = run(opt, path("rows.mlir"), "--mpcomm-data-parallel=size=2", "--mpcomm-assign-shardings=zero=1")
+    if not re.search(r'mpcomm.name = "0.weight.sum"[^}]*mpcomm.sharding', text):
+        sys.exit("the state of rows is whole:\n" + text[:4000])
     for i, case in enumerate(all_cases(OPTIMIZERS, count)):
         equal((*case, ((1, 2, 3) if count == 0 else (1 + i % 3,))))
     for zero, mesh, micro in (1, "dp:4", 1), (2, "dp:2", 2), (3, "dp:4", 1), (3, "dp:2", 2):

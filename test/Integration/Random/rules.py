@@ -1,6 +1,6 @@
 # REQUIRES: compiler, numpy
 # RUN: %python %s --tools %mpcomm_obj_root/bin --folder %t.dir --count 240 | FileCheck %s
-# CHECK: {{^}}[[#]] ops, [[#]] factors and [[#]] sums hold
+# CHECK: {{^}}{{[0-9]{4,}}} ops, {{[0-9]{4,}}} factors, {{[0-9]{4,}}} sums and {{[0-9]{3,}}} maxima hold
 #
 # What sharding rules say of ops is true: on blocks, an op gives blocks of what it gives on the
 # whole, or what becomes the whole when it is reduced; on terms of a sum, terms of its result.
@@ -27,10 +27,14 @@ import interpreter  # noqa: F401 (registers meanings)
 from bounded import Bounded, finish
 from formats import FLOATS
 from generator import KINDS, Generator
-from graph import Body, Op, Region, Value
+from graph import Body, Op, Region, Text, Value
 from semantics import MEANINGS, Whole, known
 
 NONE, LOCAL = -1, -2
+# Ops that have factors, of which a few hundred graphs have some.
+EXPECTED = ("adamw_update", "attention", "broadcast_in_dim", "concatenate", "convolution", "convolution_filter_grad",
+            "cross_entropy", "cumulative", "dot_general", "gather", "gather_grad", "gelu", "layer_norm", "layer_norm_grad",
+            "pad", "reduce", "reshape", "scan", "scatter", "slice", "softmax", "transpose", "update")  # fmt: skip
 COMBINE = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
@@ -210,6 +214,41 @@ def check_linear(op, chosen, operands, whole, r):
     return None
 
 
+def check_monotone(op, operands, r):
+    """The greatest of two operands, element by element, gives the greatest of two results."""
+    values = [r.choice((-2.0, -1.0, 0.5, 3.0)) for _ in range(2 * operands[0].v.size)]
+    first, second = (Bounded(np.array(half).reshape(operands[0].v.shape), None, operands[0].format)
+                     for half in (values[::2], values[1::2]))  # fmt: skip
+    pieces = [evaluate(op, [x])[0] for x in (first, second)]
+    whole = evaluate(op, [Bounded(np.maximum(first.v, second.v), None, first.format)])[0]
+    return differ(reduce(pieces, "max"), whole)
+
+
+def add_updates(graph, r):
+    """Updates by rows, in several shapes: what bodies can split is joined from rules of their ops."""
+    m, n, k = r.choice((4, 6, 8, 9)), r.choice((1, 2, 3)), r.choice((1, 2, 4))
+    p, g = (graph.argument(name, "buffer", "f32", (m, n * k)) for name in ("p", "g"))
+    s = graph.argument("s", "buffer", "f32", (m,))
+    op = Op("mpcomm.update", [p, g, s], {}, [("f32", p.shape), ("f32", s.shape)])
+    op.region = region = Region([p, g, s])
+    q, d, v = region.arguments
+    sum_over = lambda x, dims, shape: region.add("mpcomm.reduce", [x], {
+        "reduction": Text("#mpcomm<reduction sum>"), "dims": dims}, ("f32", shape))  # fmt: skip
+    if r.random() < 0.5:
+        # As blocks, whose first size may have nothing to do with the rows.
+        blocks = r.choice([(a, m * n * k // a) for a in range(1, m * n * k + 1) if m * n * k % a == 0])
+        x = region.add("mpcomm.reshape", [d], {}, ("f32", blocks))
+        x = sum_over(x, [1], blocks[:1])
+        x = region.add("mpcomm.broadcast_in_dim", [x], {"dims": [0]}, ("f32", blocks))
+        d = region.add("mpcomm.reshape", [x], {}, ("f32", p.shape))
+    rows = sum_over(d, [1], (m,))
+    new = region.add("arith.addf", [rows, v], {}, ("f32", (m,)))
+    spread = region.add("mpcomm.broadcast_in_dim", [new], {"dims": [0]}, ("f32", p.shape))
+    out = region.add("arith.subf", [q, spread], {}, ("f32", p.shape))
+    region.results = [out, new]
+    graph.ops.append(op)
+
+
 # ===----------------------------------------------------------------------=== #
 # The campaign
 # ===----------------------------------------------------------------------=== #
@@ -251,6 +290,9 @@ class Campaign:
                 continue
             self.report(op, {"linear": chosen}, 2, check_linear(op, chosen, operands, whole, r))
             self.counts["sums"] += 1
+        if rule["monotone"] and len(operands) == 1 and isinstance(operands[0], Bounded):
+            self.report(op, "monotone", 2, check_monotone(op, operands, r))
+            self.counts["maxima"] += 1
 
     def report(self, op, claim, ranks, problem):
         if problem:
@@ -266,13 +308,17 @@ def main():
     for seed in range(a.first, a.first + a.count):
         graph = Generator(seed, KINDS[seed % len(KINDS)]).make().graph
         r = random.Random("rules %d" % seed)
+        add_updates(graph, r)
         for op, rule in zip(graph.ops, rules_of(graph, a)):
             campaign.take(op, rule, r)
     for line in campaign.failed[:20]:
         print(line)
     if campaign.failed:
         sys.exit("%d claims do not hold" % len(campaign.failed))
-    print("%(ops)d ops, %(factors)d factors and %(sums)d sums hold" % campaign.counts)
+    missing = [name for name in EXPECTED if not campaign.seen["mpcomm." + name]]
+    if a.count >= 200 and missing:
+        sys.exit("no factor of: " + ", ".join(missing))
+    print("%(ops)d ops, %(factors)d factors, %(sums)d sums and %(maxima)d maxima hold" % campaign.counts)
     print(", ".join("%s %d" % item for item in sorted(campaign.seen.items())))
 
 

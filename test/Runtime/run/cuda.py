@@ -193,6 +193,7 @@ class Cuda(CudaTest):
                 program = build_cuda("stray.so", BATCH=16, NO_COMM=1, STRAY=pause)
                 outcome = self.fails("the device stopped:", program, *self.common, "--steps", 5, lines=0)
                 self.assertIn("MPRT_CUDA_SYNC=1 tells which call it was", outcome.err)
+                self.assertIn("the last call on stream 0 was mprt_", outcome.err)
                 with environment(MPRT_CUDA_SYNC=1):
                     self.fails('mprt_launch "stray" at toy.mlir:30:3 on rank 0:', program, *self.common, lines=0)
 

@@ -202,25 +202,24 @@ template <typename OpT> static int64_t featureDimOf(OpT op) {
   return op.getChannelsLast() ? 3 : 1;
 }
 
-/// Images, and with one group their features and those of the output.
-ShardingRule ConvolutionOp::getShardingRule() {
-  RuleBuilder rule(*this);
-  int64_t features = featureDimOf(*this);
+/// Images, and with one group their features: those of the filter's dimension
+/// `kept` are the result's, those of `summed` the operand's.
+template <typename OpT>
+static ShardingRule getConvolutionRule(OpT op, int64_t kept, int64_t summed) {
+  RuleBuilder rule(op);
+  int64_t features = featureDimOf(op);
   rule.add({0, kNone}, {0});
-  if (getGroups() == 1)
-    rule.add({kNone, 0}, {features})
-        .add({features, 1}, {kNone}, Reduction::Sum);
+  if (op.getGroups() == 1)
+    rule.add({kNone, kept}, {features})
+        .add({features, summed}, {kNone}, Reduction::Sum);
   return rule.addLinear({0}).addLinear({1}).take();
 }
 
+ShardingRule ConvolutionOp::getShardingRule() {
+  return getConvolutionRule(*this, 0, 1);
+}
 ShardingRule ConvolutionInputGradOp::getShardingRule() {
-  RuleBuilder rule(*this);
-  int64_t features = featureDimOf(*this);
-  rule.add({0, kNone}, {0});
-  if (getGroups() == 1)
-    rule.add({kNone, 1}, {features})
-        .add({features, 0}, {kNone}, Reduction::Sum);
-  return rule.addLinear({0}).addLinear({1}).take();
+  return getConvolutionRule(*this, 1, 0);
 }
 
 ShardingRule ConvolutionFilterGradOp::getShardingRule() {

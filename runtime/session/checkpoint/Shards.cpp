@@ -129,7 +129,7 @@ Shards::dataIn(const RankState &state) const {
 Error Shards::writeFile(const std::map<std::string, const void *> &data,
                         const std::function<Error()> &beforeTensor,
                         const std::function<Error()> &beforeCommit,
-                        const Pace *pace) const {
+                        Pace *pace) const {
   std::vector<TensorToWrite> list = describe(index);
   for (TensorToWrite &tensor : list) {
     tensor.data = data.at(tensor.name);
@@ -143,18 +143,12 @@ Error Shards::writeFile(const std::map<std::string, const void *> &data,
   if (!pace)
     return writeSafetensors(fileOf(index), list, metadataOf(index),
                             beforeCommit);
-  uint64_t all = 0, begin = nowNanoseconds();
+  uint64_t all = 0;
   for (const TensorToWrite &tensor : list)
     all += *bytesOf(tensor.type, tensor.shape);
-  double seconds = std::min(pace->seconds, double(all) / leastBytesASecond);
-  return writeSafetensors(
-      fileOf(index), list, metadataOf(index), beforeCommit,
-      [&](uint64_t written) {
-        double due = seconds * double(written) / double(all);
-        while (!pace->isHurried &&
-               1e-9 * double(nowNanoseconds() - begin) < due)
-          std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      });
+  pace->begin(all);
+  return writeSafetensors(fileOf(index), list, metadataOf(index), beforeCommit,
+                          [&](uint64_t written) { pace->keep(written); });
 }
 
 Error Shards::checkShards() const {
@@ -232,6 +226,18 @@ Error Shards::write(const RankState &state, Rank &rank) const {
 //===----------------------------------------------------------------------===//
 // In the background
 //===----------------------------------------------------------------------===//
+
+void Pace::begin(uint64_t bytes) {
+  all = bytes;
+  since = nowNanoseconds();
+  seconds = std::min(seconds, double(bytes) / leastBytesASecond);
+}
+
+void Pace::keep(uint64_t written) const {
+  double due = seconds * double(written) / double(all);
+  while (!isHurried && 1e-9 * double(nowNanoseconds() - since) < due)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
 
 char *CopyMemory::take(uint64_t bytes) {
   // A fault for each small page would take longer than the copy.
@@ -315,7 +321,7 @@ Error Shards::waitForShards(double timeoutSeconds,
 }
 
 Error Shards::writeCopy(double timeoutSeconds, const std::atomic<bool> &isLeft,
-                        const Pace &pace) {
+                        Pace pace) {
   Error error;
   if (index == 0)
     error = writeFile(

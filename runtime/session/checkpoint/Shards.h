@@ -45,11 +45,22 @@ private:
 
 /// How fast a copy is written, so that steps feel it less: a disk takes time of
 /// the processor too, or of the machine that emulates it.
-struct Pace {
-  /// From the first byte to the last, at least.
-  double seconds = 0;
-  /// When somebody waits for it after all.
+class Pace {
+public:
+  /// `seconds` from the first byte to the last, at least; fewer where there is
+  /// little to write, or `isHurried`, because somebody waits for it after all.
+  Pace(double seconds, const std::atomic<bool> &isHurried)
+      : seconds(seconds), isHurried(isHurried) {}
+
+  /// So much is going to be written, from now on.
+  void begin(uint64_t bytes);
+  /// Returns when it is time to write more than `written` bytes.
+  void keep(uint64_t written) const;
+
+private:
+  double seconds;
   const std::atomic<bool> &isHurried;
+  uint64_t all = 0, since = 0;
 };
 
 /// The files of one checkpoint, as each rank of the run knows them.
@@ -72,7 +83,7 @@ public:
   /// nothing more comes for `timeoutSeconds`, or `isLeft` and nothing more
   /// comes for two seconds. Something comes every second at any pace.
   Error writeCopy(double timeoutSeconds, const std::atomic<bool> &isLeft,
-                  const Pace &pace);
+                  Pace pace);
 
 private:
   std::vector<TensorToWrite> describe(uint64_t writer) const;
@@ -83,7 +94,7 @@ private:
   Error writeFile(const std::map<std::string, const void *> &data,
                   const std::function<Error()> &beforeTensor,
                   const std::function<Error()> &beforeCommit,
-                  const Pace *pace = nullptr) const;
+                  Pace *pace = nullptr) const;
   /// All shards are where rank 0 looks for them.
   Error checkShards() const;
   Error waitForShards(double timeoutSeconds,

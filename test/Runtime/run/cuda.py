@@ -186,16 +186,21 @@ class Cuda(CudaTest):
             with self.subTest(name):
                 self.fails(message, build_cuda(name, BATCH=16, NO_COMM=1, **macros), *self.common)
 
+    def stray(self, pause):
+        program = build_cuda("stray-%d.so" % pause, BATCH=16, NO_COMM=1, STRAY=pause)
+        outcome = self.fails("the device stopped:", program, *self.common, "--steps", 5, lines=0)
+        self.assertIn("MPRT_CUDA_SYNC=1 tells which call it was", outcome.err)
+        with environment(MPRT_CUDA_SYNC=1):
+            self.fails('mprt_launch "stray" at toy.mlir:30:3 on rank 0:', program, *self.common, lines=0)
+        return outcome.err
+
     def test_stray_writes(self):
-        # Whether the next call or the next wait meets the error.
-        for pause in (0, 200):
-            with self.subTest(pause=pause):
-                program = build_cuda("stray.so", BATCH=16, NO_COMM=1, STRAY=pause)
-                outcome = self.fails("the device stopped:", program, *self.common, "--steps", 5, lines=0)
-                self.assertIn("MPRT_CUDA_SYNC=1 tells which call it was", outcome.err)
-                self.assertIn("the last call on stream 0 was mprt_", outcome.err)
-                with environment(MPRT_CUDA_SYNC=1):
-                    self.fails('mprt_launch "stray" at toy.mlir:30:3 on rank 0:', program, *self.common, lines=0)
+        self.assertIn("the last call on stream 0 was mprt_", self.stray(0))
+
+    def test_stray_writes_are_met_by_the_next_call(self):
+        # The device runs beside the host; on a busy machine it may take its time.
+        last = 'the last call on stream 0 was mprt_launch "stray"'
+        self.assertTrue(any(last in self.stray(pause) for pause in (50, 200, 900)))
 
     def test_a_rank_dies(self):
         for fault, message in [

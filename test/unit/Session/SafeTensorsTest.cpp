@@ -18,6 +18,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -71,6 +72,26 @@ TEST_F(SafeTensorsTest, TensorsFollowTheHeaderAsTheyLieInMemory) {
   ASSERT_EQ(text.size(), begin + 7 * sizeof(float));
   std::memcpy(found.data(), text.data() + begin, 7 * sizeof(float));
   EXPECT_EQ(found, expected);
+}
+
+TEST_F(SafeTensorsTest, TellsHowMuchIsWritten) {
+  std::vector<float> memory(5 << 20);
+  memory.back() = 3;
+  std::vector<TensorToWrite> list = {
+      {"a", MPRT_F32, {(5 << 20) - 1}, memory.data()},
+      {"b", MPRT_F32, {1}, memory.data() + memory.size() - 1}};
+  std::vector<uint64_t> told;
+  ASSERT_TRUE(writeSafetensors(pathOf("x.safetensors"), list, {}, nullptr,
+                               [&](uint64_t all) { told.push_back(all); })
+                  .ok());
+  ASSERT_GT(told.size(), 2u);
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  EXPECT_EQ(told.back(), memory.size() * sizeof(float));
+  Expected<SafeTensors> file = SafeTensors::open(pathOf("x.safetensors"));
+  ASSERT_TRUE(file.ok()) << file.message();
+  float read = 0;
+  ASSERT_TRUE(file->read("b", *file->find("b"), &read).ok());
+  EXPECT_EQ(read, 3);
 }
 
 TEST_F(SafeTensorsTest, RoundTrip) {

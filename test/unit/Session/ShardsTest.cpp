@@ -8,6 +8,7 @@
 #include "session/checkpoint/Shards.h"
 #include "files/Hash.h"
 #include "files/StateFile.h"
+#include "support/Trace.h"
 
 #include "FolderTest.h"
 
@@ -31,6 +32,29 @@ TEST(CopyMemoryTest, Stays) {
   EXPECT_NE(memory.take(9 << 20), nullptr);
   EXPECT_EQ(memory.take(uint64_t(1) << 62), nullptr);
   EXPECT_NE(memory.take(1), nullptr);
+}
+
+TEST(PaceTest, TakesItsTime) {
+  std::atomic<bool> isHurried{false};
+  Pace pace(0.2, isHurried);
+  uint64_t begin = nowNanoseconds();
+  pace.begin(1 << 30);
+  pace.keep(1 << 29);
+  EXPECT_GE(nowNanoseconds() - begin, 100'000'000u);
+  pace.keep(1 << 30);
+  EXPECT_GE(nowNanoseconds() - begin, 200'000'000u);
+}
+
+// Otherwise these would not end.
+TEST(PaceTest, Hurries) {
+  std::atomic<bool> isHurried{true};
+  Pace pace(1e9, isHurried);
+  pace.begin(uint64_t(1) << 60);
+  pace.keep(uint64_t(1) << 59);
+  isHurried = false;
+  Pace little(1e9, isHurried);
+  little.begin(1000);
+  little.keep(1000);
 }
 
 class StateFileTest : public FolderTest {

@@ -55,7 +55,8 @@ Scheduler::add(Context &context, unsigned group,
   if (random.once(8))
     credits += unsigned(random.below(4));
   lastAsked = Clock::now();
-  if (credits)
+  // The device sleeps for as long as nothing is ready.
+  if (credits || ready.size() == 1)
     wake.notify_one();
   return node;
 }

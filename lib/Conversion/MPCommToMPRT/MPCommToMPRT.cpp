@@ -16,6 +16,7 @@
 #include "BucketLayout.h"
 #include "Numbering.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mpcomm/Analysis/SignatureEditor.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "llvm/ADT/MapVector.h"
@@ -465,15 +466,19 @@ void Lowering::donateCarries(ScanOp op) {
   unsigned count = op.getCarries().size();
   if (carriesOf.try_emplace(body, count).first->second != count) {
     body = body.clone();
+    SignatureEditor editor(body);
     for (unsigned i = 0, e = body.getNumArguments(); i < e; ++i)
-      body.removeArgAttr(i, kDonatedAttr);
+      editor.setArgument(i, kDonatedAttr, Attribute());
+    editor.apply();
     StringAttr name = SymbolTable(module).insert(body);
     op.setBodyAttr(FlatSymbolRefAttr::get(name));
     carriesOf[body] = count;
   }
   OpBuilder builder(op);
+  SignatureEditor editor(body);
   for (unsigned i = 0, e = op.getCarries().size(); i < e; ++i)
-    body.setArgAttr(i, kDonatedAttr, builder.getI64IntegerAttr(i));
+    editor.setArgument(i, kDonatedAttr, builder.getI64IntegerAttr(i));
+  editor.apply();
 }
 
 /// Stacked results are filled row by row.

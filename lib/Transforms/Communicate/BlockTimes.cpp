@@ -12,8 +12,7 @@
 using namespace mlir;
 using namespace mpcomm;
 
-BlockTimes::BlockTimes(Block &block, const StepModel *step)
-    : step(step), block(block) {
+BlockTimes::BlockTimes(Block &block, const StepModel *step) : step(step) {
   if (!step)
     return;
   for (Operation &op : block) {
@@ -40,6 +39,7 @@ BlockTimes::BlockTimes(Block &block, const StepModel *step)
     } else
       computeEnd += step->getSeconds(&op);
     ends.push_back(computeEnd);
+    ops.push_back(&op);
   }
 }
 
@@ -55,24 +55,31 @@ double BlockTimes::getConsumer(Operation *collective) const {
 }
 
 void BlockTimes::setArrival(Operation *collective, double seconds) {
+  if (!late.contains(collective))
+    return; // nothing waits for it
   double &arrival = arrivals[collective];
-  arrival = std::max(arrival, seconds);
+  if (arrival >= seconds)
+    return;
+  arrival = seconds;
   clocks.clear();
+  latest.clear();
 }
 
 /// Ops one after the other; what depends on no collective comes first.
 void BlockTimes::run() const {
   if (!step || !clocks.empty())
     return;
-  double now = computeEnd;
-  for (auto [op, end] : llvm::zip(block, ends)) {
-    Operation *after = late.lookup(&op);
+  double now = computeEnd, last = 0;
+  for (auto [op, end] : llvm::zip_equal(ops, ends)) {
+    Operation *after = late.lookup(op);
     if (after) {
       now = std::max(now, arrivals.lookup(after));
-      if (after != &op)
-        now += step->getSeconds(&op);
+      if (after != op)
+        now += step->getSeconds(op);
     }
     clocks.push_back(after ? now : end);
+    last = std::max(last, clocks.back());
+    latest.push_back(last);
   }
 }
 
@@ -92,19 +99,11 @@ double BlockTimes::getBegin(Operation *op) const {
 
 double BlockTimes::getEnd() const {
   run();
-  double end = computeEnd;
-  for (double clock : clocks)
-    end = std::max(end, clock);
-  return end;
+  return latest.empty() ? computeEnd : std::max(computeEnd, latest.back());
 }
 
 Operation *BlockTimes::getLastEnded(double seconds) const {
   run();
-  Operation *last = nullptr;
-  for (auto [op, clock] : llvm::zip(block, clocks)) {
-    if (clock > seconds)
-      break;
-    last = &op;
-  }
-  return last;
+  size_t count = llvm::upper_bound(latest, seconds) - latest.begin();
+  return count == 0 ? nullptr : ops[count - 1];
 }

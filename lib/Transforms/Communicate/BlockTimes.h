@@ -19,7 +19,8 @@ namespace mpcomm {
 
 /// The computation of a block, as the planner needs it: that of ops which
 /// depend on a collective, other than a gather, apart from that of all others.
-/// Time: linear in the ops of the block.
+/// Time: linear in the ops of the block, to construct it and for the first
+/// question about clocks after an arrival that changes them; else logarithmic.
 class BlockTimes {
 public:
   /// `step` may be null: all times are zero then.
@@ -50,12 +51,13 @@ private:
   void run() const;
 
   const StepModel *step;
-  mlir::Block &block;
   /// What depends on a collective, with the last one that it depends on.
   llvm::DenseMap<mlir::Operation *, mlir::Operation *> late;
   llvm::DenseMap<mlir::Operation *, double> arrivals;
-  mutable std::vector<double> clocks; ///< by position; empty: not known yet
+  /// By position, the second of an op and all before it; empty: not known yet.
+  mutable std::vector<double> clocks, latest;
   std::vector<double> ends;           ///< by position in the step
+  std::vector<mlir::Operation *> ops; ///< by position in the step
   llvm::DenseMap<mlir::Operation *, double> consumers;
   double computeEnd = 0;
 };

@@ -473,14 +473,15 @@ Value mpcomm::sliceMicroBatch(OpBuilder &builder, Value batch, int64_t index,
                          starts, limits, strides);
 }
 
-void mpcomm::copySharding(Value value, func::FuncOp function, unsigned index) {
+void mpcomm::copySharding(Value value, SignatureEditor &editor,
+                          unsigned index) {
   auto argument = dyn_cast<BlockArgument>(value);
   if (!argument)
     return;
   auto step = cast<func::FuncOp>(argument.getOwner()->getParentOp());
   if (ShardingAttr sharding =
           getArgumentSharding(step, argument.getArgNumber()))
-    function.setArgAttr(index, kShardingAttr, sharding);
+    editor.setArgument(index, kShardingAttr, sharding);
 }
 
 /// The words of a counter-based generator's key may be any.

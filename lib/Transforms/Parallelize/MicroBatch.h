@@ -19,6 +19,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mpcomm/Analysis/SignatureEditor.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -101,10 +102,9 @@ private:
 /// Samples of micro-batch `index` of `count`, of a batch that has all of them.
 mlir::Value sliceMicroBatch(mlir::OpBuilder &builder, mlir::Value batch,
                             int64_t index, int64_t count);
-/// Says of the argument `index` of `function`, which takes `value` of a step,
+/// Says of the argument `index` of a function, which takes `value` of a step,
 /// how it is split.
-void copySharding(mlir::Value value, mlir::func::FuncOp function,
-                  unsigned index);
+void copySharding(mlir::Value value, SignatureEditor &editor, unsigned index);
 /// A seed of its own for micro-batch `index`.
 mlir::Value seedMicroBatch(mlir::OpBuilder &builder, mlir::Value seed,
                            int64_t index);

@@ -185,11 +185,12 @@ func::FuncOp Evaluation::build(int rank) {
   SymbolTable(evaluate->getParentOfType<ModuleOp>())
       .insert(function, Block::iterator(evaluate));
   Block *block = function.addEntryBlock();
+  SignatureEditor editor(function);
   IRMapping mapping;
   for (auto [i, argument] : llvm::enumerate(arguments)) {
     mapping.map(argument, block->getArgument(i));
-    if (auto attrs = evaluate.getArgAttrDict(argument.getArgNumber()))
-      function.setArgAttrs(i, attrs);
+    editor.setArgumentAttrs(i,
+                            evaluate.getArgAttrDict(argument.getArgNumber()));
   }
   builder.setInsertionPointToStart(block);
   for (int stage = 0; stage < stageFunctions.getNumStages(); ++stage)
@@ -198,8 +199,7 @@ func::FuncOp Evaluation::build(int rank) {
   SmallVector<Value> returned;
   for (auto [i, result] : llvm::enumerate(results)) {
     Value original = exit->getOperand(result);
-    if (auto attrs = evaluate.getResultAttrDict(result))
-      function.setResultAttrs(i, attrs);
+    editor.setResultAttrs(i, evaluate.getResultAttrDict(result));
     Value value = mapping.lookupOrNull(original);
     if (getResultRole(evaluate, result) == Role::Loss && schedule.stages > 1) {
       if (rankOf(original) != rank)
@@ -211,6 +211,7 @@ func::FuncOp Evaluation::build(int rank) {
     returned.push_back(value);
   }
   func::ReturnOp::create(builder, exit->getLoc(), returned);
+  editor.apply();
   fixOrder(*block, mesh);
   return function;
 }

@@ -474,16 +474,18 @@ func::FuncOp StageFunctions::outline(const StageFunction &stageFunction,
   function.setPrivate();
   SymbolTable(step->getParentOfType<ModuleOp>())
       .insert(function, Block::iterator(step));
+  SignatureEditor editor(function);
   for (unsigned i = 0; i < numDonors; ++i)
-    function.setArgAttr(firstDonor + i, kDonatedAttr,
-                        builder.getI64IntegerAttr(i));
+    editor.setArgument(firstDonor + i, kDonatedAttr,
+                       builder.getI64IntegerAttr(i));
   for (auto [i, value] : llvm::enumerate(values))
-    copySharding(value, function, i);
+    copySharding(value, editor, i);
   for (auto [i, index] : llvm::enumerate(stageFunction.sums))
     if (ShardingAttr sharding = micro.sums[index].getSharding()) {
-      function.setArgAttr(firstDonor + i, kShardingAttr, sharding);
-      function.setResultAttr(i, kShardingAttr, sharding);
+      editor.setArgument(firstDonor + i, kShardingAttr, sharding);
+      editor.setResult(i, kShardingAttr, sharding);
     }
+  editor.apply();
   Block *block = function.addEntryBlock();
   IRMapping mapping;
   mapping.map(values, block->getArguments().take_front(firstDonor));

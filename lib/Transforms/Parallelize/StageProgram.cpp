@@ -268,6 +268,7 @@ void ProgramBuilder::createFunction(const UpdatePhasePlan &plan) {
   SymbolTable(step->getParentOfType<ModuleOp>())
       .insert(function, Block::iterator(step));
   Block *block = function.addEntryBlock();
+  SignatureEditor editor(function);
   for (auto [i, argument] : llvm::enumerate(plan.arguments)) {
     arguments.map(argument, block->getArgument(i));
     SmallVector<NamedAttribute> attrs;
@@ -282,11 +283,11 @@ void ProgramBuilder::createFunction(const UpdatePhasePlan &plan) {
       }
       attrs.push_back(attr);
     }
-    function.setArgAttrs(i, builder.getDictionaryAttr(attrs));
+    editor.setArgumentAttrs(i, builder.getDictionaryAttr(attrs));
   }
   for (auto [i, result] : llvm::enumerate(plan.results))
-    if (DictionaryAttr attrs = step.getResultAttrDict(result))
-      function.setResultAttrs(i, attrs);
+    editor.setResultAttrs(i, step.getResultAttrDict(result));
+  editor.apply();
   builder.setInsertionPointToStart(block);
 }
 

@@ -20,6 +20,19 @@
 using namespace mlir;
 using namespace mpcomm;
 
+CastRewriter::CastRewriter(func::FuncOp function,
+                           const StepPrecision &precision,
+                           const PrecisionGraph &graph, const CastPlan &plan)
+    : function(function), precision(precision), graph(graph), plan(plan),
+      editor(function), numArguments(function.getNumArguments()) {
+  for (unsigned i = 0; i < numArguments; ++i)
+    if (StringRef name = getArgumentName(function, i); !name.empty())
+      names.try_emplace(name, i);
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (getResultRole(function, i) == Role::Parameter)
+      parameters.try_emplace(getResultName(function, i), i);
+}
+
 static Type withElement(Type type, Type element) {
   return ::cast<RankedTensorType>(type).clone(element);
 }
@@ -73,48 +86,36 @@ FailureOr<Value> CastRewriter::getNarrowParameter(BlockArgument argument) {
       getArgumentRole(function, index) != Role::Parameter)
     return Value();
   StringRef name = getArgumentName(function, index);
-  Operation *exit = function.getBody().front().getTerminator();
-  Value updated;
-  for (unsigned i = 0; i < function.getNumResults() && !updated; ++i)
-    if (getResultRole(function, i) == Role::Parameter &&
-        getResultName(function, i) == name)
-      updated = exit->getOperand(i);
-  if (!updated || !updated.getDefiningOp() || !graph.contains(updated) ||
+  auto result = parameters.find(name);
+  if (result == parameters.end())
+    return Value();
+  Value updated =
+      function.getBody().front().getTerminator()->getOperand(result->second);
+  if (!updated.getDefiningOp() || !graph.contains(updated) ||
       isMadeNarrow(updated))
     return Value();
   MLIRContext *context = function.getContext();
   std::string suffix;
   llvm::raw_string_ostream(suffix) << '.' << precision.narrow;
   std::string copy = (name + suffix).str();
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    if (getArgumentName(function, i) == copy)
-      return function.emitOpError()
-             << "has " << describeArgument(function, i)
-             << ", expected no such name: it is that of the copy of parameter '"
-             << name << "' in " << precision.narrow;
+  if (auto taken = names.find(copy); taken != names.end())
+    return function.emitOpError()
+           << "has " << describeArgument(function, taken->second)
+           << ", expected no such name: it is that of the copy of parameter '"
+           << name << "' in " << precision.narrow;
   OpBuilder builder(context);
   builder.setInsertionPointAfter(updated.getDefiningOp());
   Value &narrow = narrows[updated];
   if (!narrow)
     narrow = cast(builder, updated, precision.narrow);
-  NamedAttribute role(kRoleAttr, RoleAttr::get(context, Role::OptimizerState)),
-      named(kNameAttr, builder.getStringAttr(copy));
-  unsigned result = function.getNumResults();
-  auto donated = builder.getI64IntegerAttr(result);
-  if (::failed(
-          function.insertResult(result, narrow.getType(),
-                                builder.getDictionaryAttr({role, named}))) ||
-      ::failed(function.insertArgument(
-          function.getNumArguments(), narrow.getType(),
-          builder.getDictionaryAttr(
-              {role, named,
-               NamedAttribute(kCopyOfAttr, builder.getStringAttr(name)),
-               NamedAttribute(kDonatedAttr, donated)}),
-          argument.getLoc())))
-    return failure();
-  exit->insertOperands(exit->getNumOperands(), narrow);
+  NamedAttrList attrs;
+  attrs.set(kRoleAttr, RoleAttr::get(context, Role::OptimizerState));
+  attrs.set(kNameAttr, builder.getStringAttr(copy));
+  unsigned number = editor.addResult(narrow, attrs);
+  attrs.set(kCopyOfAttr, builder.getStringAttr(name));
+  attrs.set(kDonatedAttr, builder.getI64IntegerAttr(number));
   ++copies;
-  return Value(function.getArguments().back());
+  return Value(editor.addArgument(narrow.getType(), attrs, argument.getLoc()));
 }
 
 /// The value in the narrow type.
@@ -215,6 +216,7 @@ LogicalResult CastRewriter::run() {
       ops.push_back(&op);
   for (Operation *op : ops)
     rewrite(op);
+  editor.apply();
   for (Operation *op : made) {
     Type wide = op->getResult(0).getType();
     if (isa<arith::TruncFOp>(op))

@@ -18,15 +18,15 @@
 #define MPCOMM_LIB_TRANSFORMS_PRECISION_CASTREWRITER_H
 
 #include "Precision/PrecisionGraph.h"
+#include "mpcomm/Analysis/SignatureEditor.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace mpcomm {
 
 class CastRewriter {
 public:
   CastRewriter(mlir::func::FuncOp function, const StepPrecision &precision,
-               const PrecisionGraph &graph, const CastPlan &plan)
-      : function(function), precision(precision), graph(graph), plan(plan),
-        numArguments(function.getNumArguments()) {}
+               const PrecisionGraph &graph, const CastPlan &plan);
 
   /// Fails, with an error at the function, where a copy of a parameter would
   /// have a name that is taken.
@@ -51,7 +51,10 @@ private:
   const StepPrecision &precision;
   const PrecisionGraph &graph;
   const CastPlan &plan;
-  unsigned numArguments;
+  SignatureEditor editor;
+  unsigned numArguments;                // that came in
+  llvm::StringMap<unsigned> names;      // of them, by name
+  llvm::StringMap<unsigned> parameters; // results of that role, by name
   bool failed = false;
   llvm::SmallVector<mlir::Operation *> made; // casts
   llvm::DenseMap<mlir::Value, mlir::Value> narrows;

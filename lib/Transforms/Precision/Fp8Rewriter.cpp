@@ -226,6 +226,7 @@ LogicalResult Fp8Rewriter::run() {
   for (Operation *product : list)
     if (failed(rewrite(product)))
       return failure();
+  state.finish();
   eraseUnused();
   return success();
 }

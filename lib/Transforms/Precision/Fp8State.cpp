@@ -18,6 +18,13 @@
 using namespace mlir;
 using namespace mpcomm;
 
+Fp8State::Fp8State(func::FuncOp function, const Fp8Recipe &recipe)
+    : function(function), recipe(recipe), editor(function) {
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    if (StringRef name = getArgumentName(function, i); !name.empty())
+      numbers.try_emplace(name, i);
+}
+
 std::string Fp8State::nameOf(Value root, bool isGradient) {
   if (auto argument = dyn_cast<BlockArgument>(root))
     return (getArgumentName(function, argument.getArgNumber()) + ".fp8").str();
@@ -28,23 +35,22 @@ std::string Fp8State::nameOf(Value root, bool isGradient) {
 FailureOr<Value> Fp8State::addArgument(const Twine &name,
                                        ArrayRef<int64_t> shape, float initial) {
   std::string text = name.str();
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    if (getArgumentName(function, i) == text)
-      return function.emitOpError()
-             << "has " << describeArgument(function, i)
-             << ", expected no such name: it is that of state of 8-bit tensors";
+  unsigned index = function.getFunctionBody().getNumArguments();
+  if (auto [taken, added] = numbers.try_emplace(text, index); !added)
+    return function.emitOpError()
+           << "has argument #" << taken->second << " '" << text
+           << "', expected no such name: it is that of state of 8-bit tensors";
   Builder builder(function.getContext());
   NamedAttrList attributes;
   attributes.set(kRoleAttr,
                  RoleAttr::get(function.getContext(), Role::LossScale));
   attributes.set(kNameAttr, builder.getStringAttr(text));
   attributes.set(kDefaultAttr, builder.getF32FloatAttr(initial));
-  unsigned index = function.getNumArguments();
-  if (failed(function.insertArgument(
-          index, RankedTensorType::get(shape, builder.getF32Type()),
-          attributes.getDictionary(function.getContext()), function.getLoc())))
-    return failure();
-  return Value(function.getArgument(index));
+  Value argument =
+      editor.addArgument(RankedTensorType::get(shape, builder.getF32Type()),
+                         attributes, function.getLoc());
+  names[argument] = builder.getStringAttr(text);
+  return argument;
 }
 
 FailureOr<Value> Fp8State::addScale(StringRef name) {
@@ -62,16 +68,13 @@ FailureOr<Value> Fp8State::addScale(StringRef name) {
 
 void Fp8State::addResult(Value argument, Value value) {
   Builder builder(function.getContext());
-  unsigned from = cast<BlockArgument>(argument).getArgNumber();
-  unsigned index = function.getNumResults();
   NamedAttrList attributes;
   attributes.set(kRoleAttr,
                  RoleAttr::get(function.getContext(), Role::LossScale));
-  attributes.set(kNameAttr, function.getArgAttr(from, kNameAttr));
-  (void)function.insertResult(index, value.getType(),
-                              attributes.getDictionary(function.getContext()));
-  function.getBody().front().getTerminator()->insertOperands(index, value);
-  function.setArgAttr(from, kDonatedAttr, builder.getI64IntegerAttr(index));
+  attributes.set(kNameAttr, names.lookup(argument));
+  unsigned result = editor.addResult(value, attributes);
+  editor.setArgument(cast<BlockArgument>(argument).getArgNumber(), kDonatedAttr,
+                     builder.getI64IntegerAttr(result));
 }
 
 void Fp8State::update(Value amax, FloatType format) {

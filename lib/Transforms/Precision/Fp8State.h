@@ -16,13 +16,14 @@
 #define MPCOMM_LIB_TRANSFORMS_PRECISION_FP8STATE_H
 
 #include "Precision/PrecisionGraph.h"
+#include "mpcomm/Analysis/SignatureEditor.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace mpcomm {
 
 class Fp8State {
 public:
-  Fp8State(mlir::func::FuncOp function, const Fp8Recipe &recipe)
-      : function(function), recipe(recipe) {}
+  Fp8State(mlir::func::FuncOp function, const Fp8Recipe &recipe);
 
   /// A name for the state of `root`, as the step came in: that of the argument,
   /// or a number among the tensors of its pass.
@@ -36,6 +37,9 @@ public:
   /// tensor whose scale was added last.
   void update(mlir::Value amax, mlir::FloatType format);
 
+  /// After all tensors: gives the function its new signature.
+  void finish() { editor.apply(); }
+
 private:
   mlir::FailureOr<mlir::Value> addArgument(const llvm::Twine &name,
                                            llvm::ArrayRef<int64_t> shape,
@@ -44,7 +48,11 @@ private:
 
   mlir::func::FuncOp function;
   const Fp8Recipe &recipe;
-  mlir::Value history, scale; // of the tensor at hand
+  SignatureEditor editor;
+  /// By name: of arguments that came in and of those that were added.
+  llvm::StringMap<unsigned> numbers;
+  llvm::DenseMap<mlir::Value, mlir::StringAttr> names; // of those added
+  mlir::Value history, scale;                          // of the tensor at hand
   int64_t activations = 0, gradients = 0;
 };
 

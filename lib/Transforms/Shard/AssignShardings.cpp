@@ -13,6 +13,7 @@
 
 #include "Shard/FlatOps.h"
 #include "mlir/IR/Remarks.h"
+#include "mpcomm/Analysis/SignatureEditor.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
 #include "mpcomm/Transforms/Passes.h"
@@ -110,14 +111,16 @@ void AssignShardings::assign(func::FuncOp function, MeshOp mesh) {
                              cast<RankedTensorType>(type).getRank())
         .withFlat(axes);
   };
+  SignatureEditor editor(function);
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     if (!isSplit.lookup(mpcomm::getArgumentName(function, i)))
       continue;
     ShardingAttr sharding = shardingOf(function.getArgumentTypes()[i]);
-    function.setArgAttr(i, kShardingAttr, sharding);
+    editor.setArgument(i, kShardingAttr, sharding);
     if (std::optional<int64_t> result = getDonation(function, i))
-      function.setResultAttr(*result, kShardingAttr, sharding);
+      editor.setResult(*result, kShardingAttr, sharding);
   }
+  editor.apply();
 }
 
 void AssignShardings::runOnOperation() {

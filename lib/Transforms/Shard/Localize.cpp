@@ -17,6 +17,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Remarks.h"
+#include "mpcomm/Analysis/SignatureEditor.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
@@ -52,7 +53,7 @@ private:
   Value getWhole(Value whole);
   Value gather(Value part, Value whole, DictionaryAttr attrs = {});
   Value reduceOverRanks(Value value, Reduction reduction);
-  void splitArguments();
+  void addArguments();
   Operation *createTwin(Operation *op, ValueRange operands);
   void emitReshard(Operation *op);
   void emitCall(CallOpInterface op);
@@ -62,6 +63,7 @@ private:
   Value sumOfSquares(Location loc, ArrayRef<Value> gradients,
                      ArrayRef<bool> areParts);
   void finish();
+  void sinkMoves();
 
   func::FuncOp function;
   Block &body;
@@ -72,9 +74,9 @@ private:
   Parts marked;
   /// By value of whole type: the part, and the whole that was put together.
   llvm::DenseMap<Value, Value> parts, wholes;
-  SmallVector<unsigned> arguments; // that are split
-  Operation *reader = nullptr;     // of what is cut, in program order
-  int64_t scatters = 0, slices = 0, gathers = 0;
+  SmallVector<Operation *> moves;
+  Operation *reader = nullptr; // of what is cut, in program order
+  int64_t splits = 0, scatters = 0, slices = 0, gathers = 0;
 };
 
 } // namespace
@@ -145,7 +147,8 @@ Value Localizer::getPart(Value whole) {
                                 builder.getI64IntegerAttr(0));
 }
 
-/// Puts `part` together, to a value of the type of `whole`.
+/// Puts `part` together, to a value of the type of `whole`. What gives that its
+/// shape is for sinkMoves().
 Value Localizer::gather(Value part, Value whole, DictionaryAttr attrs) {
   Location loc = whole.getLoc();
   auto type = cast<RankedTensorType>(whole.getType());
@@ -158,13 +161,39 @@ Value Localizer::gather(Value part, Value whole, DictionaryAttr attrs) {
     op->setDiscardableAttrs(attrs);
   ++gathers;
   Value value = op->getResult(0);
-  if (padded != type.getNumElements())
+  if (padded != type.getNumElements()) {
     value = SliceOp::create(
         builder, loc,
         RankedTensorType::get({type.getNumElements()}, type.getElementType()),
         value, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{type.getNumElements()},
         ArrayRef<int64_t>{1});
-  return reshapeTo(builder, loc, value, type.getShape());
+    moves.push_back(value.getDefiningOp());
+  }
+  Value shaped = reshapeTo(builder, loc, value, type.getShape());
+  if (shaped != value)
+    moves.push_back(shaped.getDefiningOp());
+  return shaped;
+}
+
+/// To where each is first read: a gather that a move right after it reads could
+/// not be in a bucket with later ones.
+void Localizer::sinkMoves() {
+  llvm::DenseMap<Operation *, Operation *> places;
+  for (Operation *move : llvm::reverse(moves)) {
+    Operation *first = nullptr;
+    for (Operation *user : move->getUsers()) {
+      Operation *at = body.findAncestorOpInBlock(*user);
+      if (Operation *place = places.lookup(at))
+        at = place;
+      if (!first || at->isBeforeInBlock(first))
+        first = at;
+    }
+    places[move] = first;
+  }
+  // Each move invalidates the order of the block.
+  for (Operation *move : moves)
+    if (Operation *place = places.lookup(move))
+      move->moveBefore(place);
 }
 
 /// Of a value that is there in parts.
@@ -185,13 +214,15 @@ Value Localizer::reduceOverRanks(Value value, Reduction reduction) {
       ->getResult(0);
 }
 
-/// New arguments stand behind the old ones, which go at the end.
-void Localizer::splitArguments() {
-  for (auto [i, index] : llvm::enumerate(arguments)) {
-    BlockArgument old = body.getArgument(index + i);
-    BlockArgument made =
-        body.insertArgument(index + i + 1, typeOfPart(old), old.getLoc());
-    parts[old] = made;
+/// New arguments, of all that there are, stand behind the old ones, which go at
+/// the end.
+void Localizer::addArguments() {
+  SmallVector<BlockArgument> old(body.getArguments());
+  for (BlockArgument whole : old) {
+    BlockArgument made = body.addArgument(
+        isPart(whole) ? typeOfPart(whole) : whole.getType(), whole.getLoc());
+    if (isPart(whole))
+      parts[whole] = made;
   }
 }
 
@@ -445,25 +476,30 @@ void Localizer::finish() {
       op.dropAllUses();
       op.erase();
     }
-  for (auto [i, index] : llvm::enumerate(arguments)) {
-    Type whole = body.getArgument(index).getType();
-    function.setArgAttr(index, kGlobalTypeAttr, TypeAttr::get(whole));
-    body.eraseArgument(index);
+  SignatureEditor editor(function);
+  unsigned count = function.getNumArguments();
+  for (unsigned i = 0; i < count; ++i) {
+    BlockArgument old = body.getArgument(i);
+    if (isPart(old)) {
+      editor.setArgument(i, kGlobalTypeAttr, TypeAttr::get(old.getType()));
+      ++splits;
+    } else {
+      old.replaceAllUsesWith(body.getArgument(count + i));
+    }
   }
+  body.eraseArguments(0, count);
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     if (getResultSharding(function, i))
-      function.setResultAttr(i, kGlobalTypeAttr,
-                             TypeAttr::get(function.getResultTypes()[i]));
+      editor.setResult(i, kGlobalTypeAttr,
+                       TypeAttr::get(function.getResultTypes()[i]));
+  editor.apply();
   function.setFunctionType(
       builder.getFunctionType(llvm::to_vector(body.getArgumentTypes()),
                               llvm::to_vector(exit->getOperandTypes())));
 }
 
 void Localizer::run() {
-  for (BlockArgument argument : body.getArguments())
-    if (isPart(argument))
-      arguments.push_back(argument.getArgNumber());
-  splitArguments();
+  addArguments();
   SmallVector<Operation *> order;
   for (Operation &op : body)
     if (marked.contains(&op))
@@ -484,11 +520,11 @@ void Localizer::run() {
   for (auto reduce : llvm::make_early_inc_range(body.getOps<AllReduceOp>()))
     if (reduce.use_empty() && parts.contains(reduce->getResult(0)))
       reduce.erase();
+  sinkMoves();
   remark::analysis(function.getLoc(), remark::RemarkOpts::name("Localized")
                                           .category(DEBUG_TYPE)
                                           .function(function.getName()))
-      << remark::metric("split", static_cast<int64_t>(arguments.size()))
-      << remark::metric("scatters", scatters)
+      << remark::metric("split", splits) << remark::metric("scatters", scatters)
       << remark::metric("slices", slices) << remark::metric("gathers", gathers);
 }
 

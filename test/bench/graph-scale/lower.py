@@ -29,8 +29,9 @@ import subprocess
 import sys
 import tempfile
 
-from measure import PIPELINE, command_for, count_operations, run
+from measure import command_for, count_operations, run
 
+GRAPH = ["mpcomm-graph{mesh=dp:2}"]
 LOWER = [
     "convert-mpcomm-to-mprt",
     "convert-mpcomm-to-linalg",
@@ -61,7 +62,7 @@ def measure(args, size, folder):
     generator = os.path.join(os.path.dirname(os.path.abspath(__file__)), "generate.py")
     subprocess.run([sys.executable, generator, "--ops=%d" % size, "-o", file], check=True)
     operations = count_operations(file)
-    cpu(args.mpcomm_opt, file, PIPELINE, out, 1)
+    cpu(args.mpcomm_opt, file, GRAPH, out, 1)
     os.replace(out, file)
     seconds = {}
     for name in LOWER:

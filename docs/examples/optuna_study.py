@@ -34,7 +34,7 @@ def objective(trial):
     torch.manual_seed(0)
     train_set, test_set = random_split(digits(), [1400, 397])
     loader = DataLoader(train_set, batch, shuffle=True, drop_last=True)
-    held_out = DataLoader(test_set, batch, drop_last=True)
+    held_out = DataLoader(test_set, batch)
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     optimizer = torch.optim.AdamW(model.parameters())
 

@@ -9,7 +9,8 @@
 // A product carries the factor if either of its operands does. Of two that
 // could, the one that more gradients depend on is the gradient: a derivative of
 // one layer reaches the layers before it alone. Where both reach as many, the
-// product itself is scaled.
+// product itself is scaled, unless one of them has the factor because something
+// else needs it there.
 //
 //===----------------------------------------------------------------------===//
 
@@ -105,6 +106,7 @@ private:
   llvm::DenseMap<Operation *, llvm::BitVector> reached;
   llvm::DenseMap<Operation *, unsigned> weight;
   llvm::DenseSet<Value> demanded;
+  llvm::DenseSet<Operation *> undecided; // products to be scaled, or not
   int64_t places = 0;
 };
 
@@ -251,10 +253,11 @@ void Scaler::placeAbove(Operation *op) {
         makable, [&](Value a, Value b) { return weightOf(a) < weightOf(b); });
     if (llvm::count_if(makable, [&](Value value) {
           return weightOf(value) == weightOf(best);
-        }) == 1) {
+        }) == 1)
       demanded.insert(best);
-      return;
-    }
+    else
+      undecided.insert(op);
+    return;
   }
   scaleResults(op);
 }
@@ -321,6 +324,7 @@ LogicalResult Scaler::checkOthers(OptimizerOpInterface op, Degrees &degrees) {
   return success();
 }
 
+/// Follows the factor through the step.
 LogicalResult Scaler::check() {
   Degrees degrees;
   degrees.set(scale, 1);
@@ -331,6 +335,8 @@ LogicalResult Scaler::check() {
       continue;
     }
     degrees.propagate(&op);
+    if (undecided.contains(&op) && degrees.get(op.getResult(0)) == 0)
+      scaleResults(&op);
     if (op.getNumRegions() == 0)
       continue;
     bool isScaled = false;

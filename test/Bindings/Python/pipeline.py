@@ -88,13 +88,15 @@ class OwnLoss(torch.nn.Module):
 
 
 def evaluated(batch):
-    """The loss of a batch whose micro-batches only some ranks can count."""
+    """The loss of a batch whose micro-batches only some ranks can count, and of one that
+    fills none of the last."""
     model = OwnLoss()
     batch = {"x": batch[0], "y": batch[1]}
     program = mpcomm.compile(model, None, adamw(model.parameters()), batch, mesh="pp:2",
                              micro_batches=2)
     with mpcomm.Session(program) as session:
-        return session.evaluate(batch)["loss"], session.evaluate([batch, batch])["loss"]
+        losses = session.evaluate(batch)["loss"], session.evaluate([batch, batch])["loss"]
+        return losses, session.evaluate({k: v[:-1] for k, v in batch.items()})["loss"]
 
 
 def same(a, b):
@@ -140,9 +142,11 @@ def main(folder):
         same(state, seeded(0).state_dict())
     with torch.no_grad():
         loss = OwnLoss()(*batches[0])["loss"].item()
-    for losses in mpcomm.launch(evaluated, np=2, args=(batches[0],)):
+        part = OwnLoss()(*(t[:-1] for t in batches[0]))["loss"].item()
+    for losses, less in mpcomm.launch(evaluated, np=2, args=(batches[0],)):
         for found in losses:  # a mean of as many terms, and rounded once more
             assert abs(found - loss) <= (SAMPLES + 32) * 2.0**-24 * loss, (found, loss)
+        assert abs(less - part) <= (SAMPLES + 34) * 2.0**-24 * loss, (less, part)
 
 
 if __name__ == "__main__":

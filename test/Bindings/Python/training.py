@@ -110,6 +110,19 @@ with mpcomm.Session(program) as session:
     assert set(one) == {"loss", "accuracy"}
     assert session.output().shape == (8, 4)
 
+    # All samples count alike, whatever the batches: 27 in four, two of which fill no batch
+    # of the program; or at once. Copies add and subtract up to 7 times what a sample has.
+    x, y = (torch.cat([b[i] for b in batches[:4]])[:27] for i in (0, 1))
+    with torch.no_grad():
+        wanted = {k: v.item() for k, v in with_metric(model(x), y).items()}
+    sizes = [8, 3, 8, 8]
+    for given in list(zip(x.split(sizes), y.split(sizes))), (x, y), (x.numpy(), y.numpy()):
+        means = session.evaluate(given)
+        # 8-sample means are of single precision, and so are accuracies of thirds.
+        for name, value in wanted.items():
+            within = 2 ** -24 * (16 + 32 + 8 + 2 * 7) * max(mean, 1)
+            assert abs(means[name] - value) <= within, (means, wanted)
+
 # --- micro-batches: those of a step are one batch of the loader ---
 
 program = mpcomm.compile(model, F.cross_entropy, optimizer, batches[0], micro_batches=2)

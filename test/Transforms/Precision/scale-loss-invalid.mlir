@@ -25,7 +25,7 @@ func.func @train_step(
 // -----
 
 // The square of a gradient would carry the factor more than once.
-// expected-error@+1 {{cannot scale the loss: the gradient of 'w' would be scaled 3 times}}
+// expected-error@+1 {{cannot scale the loss: the gradient of 'w' would be scaled 2 times}}
 func.func @train_step(
     %w: tensor<4x2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
     %v: tensor<4x2xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "v"},

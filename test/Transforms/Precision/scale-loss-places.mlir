@@ -86,3 +86,47 @@ func.func @train_step(
   %o1 = mpcomm.sgd_update %o, %outside, %lr, weight_decay = 0.0 : (tensor<2xf32>, tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
   return %loss, %w1, %z1, %o1 : tensor<f32>, tensor<4x2xf32>, tensor<2xf32>, tensor<2xf32>
 }
+
+// -----
+
+// The gradient of x / |x| (as of normalize): two derivatives of one layer, of
+// which the norm's takes the gradient of x / |x| that the other path scales too.
+// The product of norm and derivative is not scaled again.
+// CHECK-LABEL: func.func @train_step
+func.func @train_step(
+    %w: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr", mpcomm.default = 0.1 : f32},
+    %x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"}) {
+  %one = arith.constant dense<1.0> : tensor<4xf32>
+  %four = arith.constant dense<4.0> : tensor<4xf32>
+  %h = arith.mulf %w, %x : tensor<4xf32>
+  %square = arith.mulf %h, %h : tensor<4xf32>
+  %squares = mpcomm.reduce sum %square, dims = [0] : (tensor<4xf32>) -> tensor<f32>
+  %norm = math.sqrt %squares : tensor<f32>
+  %norms = mpcomm.broadcast_in_dim %norm, dims = [] : (tensor<f32>) -> tensor<4xf32>
+  %out = arith.divf %h, %norms : tensor<4xf32>
+  %loss = mpcomm.reduce sum %out, dims = [0] : (tensor<4xf32>) -> tensor<f32>
+  // CHECK: %[[D:.*]] = arith.divf %cst{{.*}}, %cst
+  // CHECK: %[[SD:.*]] = arith.mulf %[[D]], %
+  %d = arith.divf %one, %four : tensor<4xf32>
+  // CHECK: %[[DH:.*]] = arith.divf %[[SD]], %[[NORMS:.*]] : tensor<4xf32>
+  %dh = arith.divf %d, %norms : tensor<4xf32>
+  // CHECK: %[[QUOTIENT:.*]] = arith.divf %{{.*}}, %[[NORMS]]
+  %quotient = arith.divf %out, %norms : tensor<4xf32>
+  // CHECK: %[[DN:.*]] = arith.mulf %[[SD]], %[[QUOTIENT]]
+  // CHECK: %[[SUM:.*]] = mpcomm.reduce sum %[[DN]]
+  %dn = arith.mulf %d, %quotient : tensor<4xf32>
+  %sum = mpcomm.reduce sum %dn, dims = [0] : (tensor<4xf32>) -> tensor<f32>
+  %sums = mpcomm.broadcast_in_dim %sum, dims = [] : (tensor<f32>) -> tensor<4xf32>
+  // CHECK: %[[DIRECTION:.*]] = arith.divf %{{.*}}, %[[NORMS]]
+  // CHECK: %[[ALONG:.*]] = arith.mulf %{{.*}}, %[[DIRECTION]]
+  // CHECK-NEXT: arith.subf %[[DH]], %[[ALONG]]
+  %direction = arith.divf %h, %norms : tensor<4xf32>
+  %along = arith.mulf %sums, %direction : tensor<4xf32>
+  %dx = arith.subf %dh, %along : tensor<4xf32>
+  %gw = arith.mulf %dx, %x : tensor<4xf32>
+  %w1 = mpcomm.sgd_update %w, %gw, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  return %loss, %w1 : tensor<f32>, tensor<4xf32>
+}

@@ -161,15 +161,16 @@ install(DIRECTORY ${PROJECT_BINARY_DIR}/docs/ OPTIONAL COMPONENT doc
         DESTINATION ${MPCOMM_INSTALL_DOCDIR}/docs/Reference
         FILES_MATCHING PATTERN "*.md")
 
-# Named so that find_package finds it as MPComm and as mpcomm.
+# Named so that find_package finds it as MPComm and as mpcomm; not in the build
+# folder itself, where it would be found and name what is not there.
 configure_package_config_file(tools/dev/cmake/mpcomm-config.cmake.in
-  ${PROJECT_BINARY_DIR}/mpcomm-config.cmake
+  ${PROJECT_BINARY_DIR}/install/mpcomm-config.cmake
   INSTALL_DESTINATION ${MPCOMM_INSTALL_CMAKEDIR})
 write_basic_package_version_file(
-  ${PROJECT_BINARY_DIR}/mpcomm-config-version.cmake
+  ${PROJECT_BINARY_DIR}/install/mpcomm-config-version.cmake
   COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/mpcomm-config.cmake
-              ${PROJECT_BINARY_DIR}/mpcomm-config-version.cmake
+install(FILES ${PROJECT_BINARY_DIR}/install/mpcomm-config.cmake
+              ${PROJECT_BINARY_DIR}/install/mpcomm-config-version.cmake
         DESTINATION ${MPCOMM_INSTALL_CMAKEDIR} COMPONENT runtime-dev)
 
 mpcomm_make_cli_docs()

@@ -15,7 +15,8 @@ or refuses them.
 import ctypes
 import sys
 from ctypes import c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
-from typing import Any, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import (Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Optional,
+                    Sequence, Tuple)
 
 import numpy
 
@@ -123,6 +124,23 @@ def names_of_batch(batch: Any) -> Tuple[str, Dict[str, Any]]:
     return "tensor", {"batch.0": batch}
 
 
+def for_each_tensor(batch: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(batch, Mapping):
+        return {k: change(v) for k, v in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        return tuple(change(v) for v in batch)
+    return change(batch)
+
+
+def count_samples(batch: Any) -> Optional[int]:
+    """Of tensors that can be indexed; None if there is none, or if they differ."""
+    tensors = names_of_batch(batch)[1].values()
+    if not all(hasattr(v, "__getitem__") for v in tensors):
+        return None
+    found = {tuple(getattr(v, "shape", ()))[:1] for v in tensors}
+    return found.pop()[0] if len(found) == 1 and () not in found else None
+
+
 class Slot:
     """A batch argument of a function, and the Array that describes it to the library."""
 
@@ -148,7 +166,7 @@ class Slot:
             if found.shape[1:] == self.shape[1:]:
                 hint = " (a last batch of a loader? drop_last=True leaves it out)" \
                     if 0 < found.shape[0] < self.shape[0] else \
-                    "; a program has one size of batch, that of the example"
+                    "; a step has one size of batch, that of the example"
             raise Error(f"batch '{self.name}': expected shape {list(self.shape)}, found "
                         f"{list(found.shape)}{hint}")
         if (found.dtype[0] in "fb") != (self.dtype[0] in "fb") or \
@@ -210,26 +228,32 @@ class Batches:
             else:
                 slot.other(value)
 
-    def compare(self, step: "Batches") -> Tuple[int, int]:
-        """How many batches of this function one of `step` is, and how many samples each has;
-        as far as this rank knows, which may take no tensor of a batch."""
-        own, whole = ({s.name: s.shape[0] for s in b.slots if s.shape} for b in (self, step))
-        return max(((whole.get(n, 0) // size, size) for n, size in own.items()), default=(1, 0))
+    @property
+    def samples(self) -> int:
+        """Of a batch, the first dimension of its tensors; 0 where they differ, or where
+        this rank takes none."""
+        found = {s.shape[0] if s.shape else 0 for s in self.slots}
+        return found.pop() if len(found) == 1 else 0
 
     @staticmethod
-    def parts(batch: Any, count: int, size: int) -> List[Any]:
-        """A batch of a step as `count` micro-batches of `size` samples; one that is not of so
-        many is a micro-batch itself."""
-        if count <= 1:
+    def parts(batch: Any, size: int) -> List[Any]:
+        """A batch as batches of `size` samples, of which the last may have fewer. What is no
+        mapping, tuple or list of tensors with equally many samples is returned as it is."""
+        samples = count_samples(batch)
+        if not size or samples is None or samples <= size:
             return [batch]
-        values = list(batch.values()) if isinstance(batch, Mapping) else \
-            batch if isinstance(batch, (tuple, list)) else [batch]
-        if not all(hasattr(v, "__getitem__") and len(v) == size * count for v in values):
-            return [batch]
-        cuts = [slice(i * size, (i + 1) * size) for i in range(count)]
-        if isinstance(batch, Mapping):
-            return [{k: v[cut] for k, v in batch.items()} for cut in cuts]
-        return [tuple(v[cut] for v in values) for cut in cuts]
+        return [for_each_tensor(batch, lambda v: v[begin:begin + size])
+                for begin in range(0, samples, size)]
+
+    @staticmethod
+    def filled(batch: Any, size: int) -> Optional[Tuple[Any, Any]]:
+        """Of a batch of fewer than `size` samples: the batch filled with copies of its last
+        sample, and a batch of these copies alone. None for others."""
+        samples = count_samples(batch)
+        if not samples or samples >= size:
+            return None
+        return (for_each_tensor(batch, lambda v: v[numpy.minimum(range(size), samples - 1)]),
+                for_each_tensor(batch, lambda v: v[numpy.full(size, samples - 1)]))
 
     def check_keys(self, batch: Mapping) -> None:
         missing = [n for n in self.names if n not in batch]

@@ -18,7 +18,7 @@ from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tu
                     Union)
 
 from . import library
-from .batches import Batches
+from .batches import Batches, count_samples
 from .callbacks import Callback, Record
 from .errors import Error
 from .names import STEP, from_pytorch, listed, to_pytorch
@@ -134,7 +134,7 @@ class Session:
         self._state = State(self._handle)
         self._rates: Optional[Rates] = None
         self._batches: Dict[str, Batches] = {}
-        self._parts: Dict[str, Tuple[int, int]] = {}
+        self._samples: Dict[str, int] = {}
         self._rate_names = [a.name for a in arguments(self._handle, "train_step")
                             if a.role == "hyperparameter" and (a.name + ".").startswith("lr.")]
         self._train = self._batches_of("train_step")
@@ -294,46 +294,60 @@ class Session:
     def evaluate(self, batches: Any, function: str = "evaluate") -> Dict[str, float]:
         """The loss and the metrics of a batch, or the means over a loader of batches, and
         over the ranks, with the model in evaluation mode (all ranks). Each rank gives its
-        own samples, in as many batches as the others. Batches are as large as those of
-        `step`; with micro-batches, they may also be as large as one of these."""
+        own samples, in as many batches as the others, which may be of any size. Samples
+        that do not fill a batch of the program are evaluated with copies of one of them,
+        whose part is taken out again; that is exact for losses and metrics that are means
+        over samples."""
         began = time.perf_counter()
         one = is_batch(batches)
         totals: Dict[str, float] = {}
-        count = 0
+        samples = 0
         taker = self._batches_of(function)
+        size = self._samples_of(function)
+
+        def run(part: Any, weight: int) -> None:
+            taker.take(part)
+            self._handle("evaluate", function.encode(), taker.arrays, taker.count,
+                         self._references[0])
+            for name, value in {"loss": self._result.loss, **self._metrics()}.items():
+                totals[name] = totals.get(name, 0.0) + weight * value
+
         for batch in [batches] if one else batches:
-            for part in taker.parts(batch, *self._parts_of(function)):
-                taker.take(part)
-                self._handle("evaluate", function.encode(), taker.arrays, taker.count,
-                             self._references[0])
-                count += 1
-                for name, value in {"loss": self._result.loss, **self._metrics()}.items():
-                    totals[name] = totals.get(name, 0.0) + value
-        if not count:
+            for part in taker.parts(batch, size):
+                short = taker.filled(part, size)
+                if short is None:
+                    run(part, size or 1)
+                    samples += size or 1
+                    continue
+                held = count_samples(part)
+                run(short[1], held - size)
+                run(short[0], size)
+                samples += held
+        if not samples:
             raise Error("expected at least one batch to evaluate, found none")
-        means = self._over_ranks({name: value / count for name, value in totals.items()})
+        means = self._over_ranks(totals, samples)
         if self._callbacks:
             metrics = {k: v for k, v in means.items() if k != "loss"}
-            samples = count * self._parts_of(function)[1] * self.data_ranks
-            self._report("evaluate", means["loss"], metrics, began, samples)
+            self._report("evaluate", means["loss"], metrics, began,
+                         samples * self.data_ranks if size else 0)
         return means
 
-    def _parts_of(self, function: str) -> Tuple[int, int]:
-        """As Batches.compare; of a pipeline, as the ranks know that take the batch (all
-        ranks)."""
-        if function not in self._parts:
-            mine = self._batches_of(function).compare(self._train)
-            known = self._state.gather(struct.pack("<2q", *mine), self.size)
-            self._parts[function] = max(struct.unpack("<2q", k) for k in known)
-        return self._parts[function]
+    def _samples_of(self, function: str) -> int:
+        """Of one batch of a function, 0 without; of a pipeline, as the ranks know that take
+        the batch (all ranks)."""
+        if function not in self._samples:
+            mine = self._batches_of(function).samples
+            known = self._state.gather(struct.pack("<q", mine), self.size)
+            self._samples[function] = max(struct.unpack("<q", k)[0] for k in known)
+        return self._samples[function]
 
-    def _over_ranks(self, values: Dict[str, float]) -> Dict[str, float]:
-        """The means over the ranks."""
-        size = self.size
-        mine = (ctypes.c_double * len(values))(*values.values())
+    def _over_ranks(self, totals: Dict[str, float], samples: int) -> Dict[str, float]:
+        """The means over the samples of all ranks."""
+        mine = (ctypes.c_double * (1 + len(totals)))(samples, *totals.values())
         everyone = [mine.__class__.from_buffer_copy(b)
-                    for b in self._state.gather(bytes(mine), size)]
-        return {name: sum(e[i] for e in everyone) / size for i, name in enumerate(values)}
+                    for b in self._state.gather(bytes(mine), self.size)]
+        count = sum(e[0] for e in everyone)
+        return {name: sum(e[1 + i] for e in everyone) / count for i, name in enumerate(totals)}
 
     def output(self, name: str = "output") -> Any:
         """A copy of a result of the last evaluation on this rank's samples; with

@@ -36,7 +36,7 @@ TRANSLATIONS = {}
 
 # Constants of up to this many elements are written into the graph; larger ones
 # become buffers.
-MAX_LITERAL = 16
+MAX_LITERAL = 1 << 14
 
 
 def aten(*names):

@@ -37,7 +37,7 @@ TRANSLATIONS = {}
 
 # Constants of up to this many elements are written into the graph; larger ones become
 # buffers.
-MAX_LITERAL = 16
+MAX_LITERAL = 1 << 14
 
 NUMPY_TYPES = {"bool": "i1", "bfloat16": "bf16", **{
     f"{sign}int{n}": f"i{n}" for sign in ("", "u") for n in (8, 16, 32, 64)}, **{

@@ -16,6 +16,7 @@
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Scheduling/Simulator/Simulator.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -38,7 +39,10 @@ std::string MeshCandidate::getMesh() const {
 }
 
 std::string MeshCandidate::getOptions() const {
-  return "mesh=" + getMesh() + " zero=" + std::to_string(zero);
+  std::string text = "mesh=" + getMesh() + " zero=" + std::to_string(zero);
+  if (keepBytes != 0)
+    text += " zero-keep=" + std::to_string(keepBytes);
+  return text;
 }
 
 bool mpcomm::hasChoice(const CompileOptions &options) {
@@ -61,6 +65,7 @@ FailureOr<int64_t> mpcomm::checkGiven(const CompileOptions &options,
 void mpcomm::applyMesh(const MeshCandidate &candidate,
                        CompileOptions &options) {
   options.zero = std::to_string(candidate.zero);
+  options.zeroKeep = candidate.keepBytes;
   int64_t ranks;
   if (!isAutoMesh(options.mesh, ranks))
     return;
@@ -168,32 +173,64 @@ static void evaluate(ModuleOp graph, const CompileOptions &given,
     candidate.sentBytes = std::max(candidate.sentBytes,
                                    static_cast<int64_t>(step.getSentBytes()));
   }
-  int64_t limit = costs->getCluster().device.memoryBytes;
+  candidate.limitBytes = costs->getCluster().device.memoryBytes;
   if (options.memoryBytes > 0)
-    limit = std::min<int64_t>(limit, options.memoryBytes);
-  if (candidate.peakBytes > limit)
+    candidate.limitBytes =
+        std::min<int64_t>(candidate.limitBytes, options.memoryBytes);
+  if (candidate.peakBytes > candidate.limitBytes)
     fail("needs " + Twine(candidate.peakBytes) +
-         " bytes on a rank, which has " + Twine(limit));
+         " bytes on a rank, which has " + Twine(candidate.limitBytes));
 }
 
-/// The candidate with each level of ZeRO that `options` leave open.
+static int64_t countParameterBytes(ModuleOp graph) {
+  int64_t bytes = 0;
+  if (func::FuncOp step = graph.lookupSymbol<func::FuncOp>(kTrainStep))
+    for (unsigned i = 0; i < step.getNumArguments(); ++i)
+      if (getArgumentRole(step, i) == Role::Parameter)
+        bytes += mpcomm::detail::countBytes(step.getArgumentTypes()[i]);
+  return bytes;
+}
+
+/// Evaluates the candidate, and takes it if it is the fastest.
+static const MeshCandidate &addCandidate(const MeshCandidate &candidate,
+                                         ModuleOp graph,
+                                         const CompileOptions &options,
+                                         MeshChoice &choice) {
+  MeshCandidate &added = choice.candidates.emplace_back(candidate);
+  if (added.error.empty())
+    evaluate(graph, options, added);
+  if (added.error.empty() &&
+      (choice.chosen < 0 ||
+       added.seconds < choice.candidates[choice.chosen].seconds))
+    choice.chosen = static_cast<int>(choice.candidates.size()) - 1;
+  return added;
+}
+
+/// The candidate with each level of ZeRO that `options` leave open. At level 3
+/// also with as many parameters kept as the memory left over takes.
 static void addCandidates(MeshCandidate candidate, ModuleOp graph,
                           const CompileOptions &options, MeshChoice &choice) {
   bool isOpen = options.zero == "auto";
   int64_t first = isOpen ? 0 : options.getZeroLevel();
   int64_t last =
       isOpen && candidate.dataRanks > 1 && candidate.error.empty() ? 3 : first;
+  candidate.keepBytes = isOpen ? 0 : options.zeroKeep;
   for (candidate.zero = first; candidate.zero <= last; ++candidate.zero) {
     // Sums over one micro-batch are none.
     if (first < last && candidate.zero == 2 && candidate.microBatches == 1)
       continue;
-    MeshCandidate &added = choice.candidates.emplace_back(candidate);
-    if (added.error.empty())
-      evaluate(graph, options, added);
-    if (added.error.empty() &&
-        (choice.chosen < 0 ||
-         added.seconds < choice.candidates[choice.chosen].seconds))
-      choice.chosen = static_cast<int>(choice.candidates.size()) - 1;
+    const MeshCandidate &added =
+        addCandidate(candidate, graph, options, choice);
+    if (!isOpen || candidate.zero != 3 || !added.error.empty())
+      continue;
+    MeshCandidate keeping = candidate;
+    keeping.keepBytes = added.limitBytes - added.peakBytes;
+    if (keeping.keepBytes >= countParameterBytes(graph))
+      keeping.keepBytes = -1;
+    int64_t sent = added.sentBytes; // the list may grow
+    if (keeping.keepBytes != 0 &&
+        addCandidate(keeping, graph, options, choice).sentBytes == sent)
+      choice.candidates.pop_back(); // too little for any
   }
 }
 
@@ -281,6 +318,12 @@ MeshChoice mpcomm::chooseMesh(ArrayRef<ModuleOp> graphs,
 
 static double milli(double seconds) { return seconds * 1e3; }
 
+static std::string printKept(int64_t bytes) {
+  return bytes < 0    ? "all"
+         : bytes == 0 ? "-"
+                      : llvm::formatv("{0:f1} MB", bytes / 1e6).str();
+}
+
 static double mega(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 /// The fastest of the candidates with another mesh or level of ZeRO than the
@@ -318,13 +361,15 @@ void mpcomm::printChoice(const MeshChoice &choice, llvm::raw_ostream &os) {
     os << "meshes for " << choice.samples << " samples a step\n";
   else
     os << "levels of zero\n";
-  os << "  graph  mesh          zero  chunks  micro-batches  schedule         "
+  os << "  graph  mesh          zero     kept  chunks  micro-batches  schedule "
+        "        "
         "step ms   compute ms      wait ms      sent MB      peak MB\n";
   for (auto [i, candidate] : llvm::enumerate(choice.candidates)) {
     os << (static_cast<int>(i) == choice.chosen ? "* " : "  ")
-       << llvm::format("%5u  %-12s %5lld %7lld %14lld  %-12s", candidate.graph,
-                       candidate.getMesh().c_str(),
+       << llvm::format("%5u  %-12s %5lld %8s %7lld %14lld  %-12s",
+                       candidate.graph, candidate.getMesh().c_str(),
                        static_cast<long long>(candidate.zero),
+                       printKept(candidate.keepBytes).c_str(),
                        static_cast<long long>(candidate.chunks),
                        static_cast<long long>(candidate.microBatches),
                        candidate.schedule.c_str());

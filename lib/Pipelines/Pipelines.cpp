@@ -240,6 +240,12 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
       reason += "; mpcomm-compile chooses for auto";
     return failure();
   }
+  if (zeroKeep < -1) {
+    reason =
+        "cannot keep " + std::to_string(zeroKeep) +
+        " bytes of gathered parameters: expected at least 0, or -1 for all";
+    return failure();
+  }
   if (microBatches < 1) {
     reason = "expected at least 1 micro-batch";
     return failure();
@@ -360,6 +366,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     passes.addPass(createAssignShardingsPass(assign));
     InsertReshardsPassOptions reshards;
     reshards.gradients = zero > 1;
+    reshards.keepBytes = options.zeroKeep;
     passes.addPass(createInsertReshardsPass(reshards));
   }
   // What ranks hold can be checked where they hold what is declared: state that

@@ -27,6 +27,8 @@ struct MeshCandidate {
   int64_t pipelineRanks = 1, dataRanks = 1;
   /// As the option `zero`.
   int64_t zero = 0;
+  /// As the option `zero-keep`.
+  int64_t keepBytes = 0;
   /// Stages per rank of a pipeline; micro-batches of each pipeline.
   int64_t chunks = 1, microBatches = 1;
   /// The reason why it does not qualify; else empty.
@@ -39,10 +41,12 @@ struct MeshCandidate {
   /// The largest number of bytes that a rank sends, and the largest peak of
   /// live bytes.
   int64_t sentBytes = 0, peakBytes = 0;
+  /// What `peakBytes` may be.
+  int64_t limitBytes = 0;
 
   /// The mesh in the syntax of the option `mesh`.
   std::string getMesh() const;
-  /// `mesh=… zero=…`.
+  /// `mesh=… zero=…`, and `zero-keep=…` if it is not 0.
   std::string getOptions() const;
 };
 

@@ -160,6 +160,12 @@ struct CompileOptions : public CheckedOptions {
                      "1: state of the optimizer; 2: sums of gradients, too; 3: "
                      "parameters, too. mpcomm-compile chooses for auto"),
       llvm::cl::init("0")};
+  Option<int64_t> zeroKeep{
+      *this, "zero-keep",
+      llvm::cl::desc("With zero=3, bytes of gathered parameters that are kept "
+                     "for the backward pass, those of the last layers; others "
+                     "are gathered again. -1: all. zero=auto chooses"),
+      llvm::cl::init(0)};
   Option<BatchNormStatistics> batchNorm{
       *this, "batch-norm",
       llvm::cl::desc("Samples over which batch norms normalise"),

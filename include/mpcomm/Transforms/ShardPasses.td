@@ -69,7 +69,10 @@ def InsertReshardsPass : Pass<"mpcomm-insert-reshards", "::mlir::ModuleOp"> {
     `mpcomm.gathered_again` once more for the rest of the step, so that the
     whole is not kept in between. Cheap ops of nothing but gathered values
     (movement, casts) are done for each. One reshard serves both where no op
-    between them reads another gathered tensor, as of the last layer.
+    between them reads another gathered tensor, as of the last layer, and for as
+    many of those whose last use in the forward pass comes latest as take
+    `keep-bytes` together: they save a gather, and are kept for the shortest
+    time.
 
     With `gradients`, a reduction whose result is read in parts only is
     resharded to parts, which says that it is no part of the update phase: each
@@ -101,7 +104,10 @@ def InsertReshardsPass : Pass<"mpcomm-insert-reshards", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"gradients", "gradients", "bool", "false",
-           "Whether each micro-batch reduces its gradients to parts">
+           "Whether each micro-batch reduces its gradients to parts">,
+    Option<"keepBytes", "keep-bytes", "int64_t", "0",
+           "Bytes of gathered tensors that are kept from the forward pass to "
+           "the backward pass instead of being gathered again; -1: all">
   ];
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }

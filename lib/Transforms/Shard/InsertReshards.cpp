@@ -21,6 +21,7 @@
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
 #include "mpcomm/Transforms/Passes.h"
+#include <map>
 
 namespace mpcomm {
 #define GEN_PASS_DEF_INSERTRESHARDSPASS
@@ -39,19 +40,19 @@ public:
   ReshardInserter(func::FuncOp function, const FlatSharding &flat)
       : body(function.getFunctionBody().front()), function(function),
         flat(flat), parts(function, flat), builder(function.getContext()) {}
-  void run(bool gradients);
+  void run(bool gradients, int64_t keepBytes);
 
 private:
   void findForward();
   void findGathered();
-  void findKept();
+  void findKept(int64_t keepBytes);
   bool isForward(Operation *op) const { return forward.contains(op); }
   bool needsWhole(OpOperand &use) const {
     return parts.contains(use.get()) && !updated.contains(use.get()) &&
            !parts.isReadBy(use);
   }
   Value getFor(Value value, bool isForward, Operation *user);
-  void insertGathers();
+  void insertGathers(int64_t keepBytes);
   void insertScatters();
 
   Block &body;
@@ -146,7 +147,8 @@ void ReshardInserter::findGathered() {
   }
 }
 
-void ReshardInserter::findKept() {
+/// What is gathered once. A negative limit is none.
+void ReshardInserter::findKept(int64_t keepBytes) {
   struct Uses {
     size_t lastForward = 0, firstBackward = SIZE_MAX;
   };
@@ -168,13 +170,25 @@ void ReshardInserter::findKept() {
         uses.firstBackward = std::min(uses.firstBackward, i);
     }
   }
+  // Those that are gathered again, the last of the forward pass first.
+  std::multimap<size_t, Value, std::greater<size_t>> others;
   for (auto &[part, uses] : usesOf) {
     bool isBetween = false;
     for (size_t i = uses.lastForward + 1;
-         uses.firstBackward != SIZE_MAX && i < uses.firstBackward; ++i)
-      isBetween |= !readBy[i].empty() && !readBy[i].contains(part);
+         !isBetween && uses.firstBackward != SIZE_MAX && i < uses.firstBackward;
+         ++i)
+      isBetween = !readBy[i].empty() && !readBy[i].contains(part);
     if (!isBetween)
       kept.insert(part);
+    else
+      others.emplace(uses.lastForward, part);
+  }
+  int64_t bytes = 0;
+  for (auto [_, part] : others) {
+    bytes += mpcomm::detail::countBytes(part.getType());
+    if (keepBytes >= 0 && bytes > keepBytes)
+      break;
+    kept.insert(part);
   }
 }
 
@@ -214,10 +228,10 @@ Value ReshardInserter::getFor(Value value, bool isForward, Operation *user) {
   return made[isAgain][value] = result;
 }
 
-void ReshardInserter::insertGathers() {
+void ReshardInserter::insertGathers(int64_t keepBytes) {
   findForward();
   findGathered();
-  findKept();
+  findKept(keepBytes);
   for (Operation *op : readers)
     forEachUse(op, [&](OpOperand &use) {
       if (gathered.contains(use.get()) || needsWhole(use))
@@ -249,10 +263,10 @@ void ReshardInserter::insertScatters() {
   }
 }
 
-void ReshardInserter::run(bool gradients) {
+void ReshardInserter::run(bool gradients, int64_t keepBytes) {
   if (gradients)
     insertScatters();
-  insertGathers();
+  insertGathers(keepBytes);
   remark::analysis(function.getLoc(), remark::RemarkOpts::name("Resharded")
                                           .category(DEBUG_TYPE)
                                           .function(function.getName()))
@@ -272,7 +286,7 @@ struct InsertReshards
       if (failed(flat))
         return signalPassFailure();
       if (*flat)
-        ReshardInserter(function, *flat).run(gradients);
+        ReshardInserter(function, *flat).run(gradients, keepBytes);
     }
   }
 };

@@ -12,6 +12,18 @@
 // RUN: mpcomm-opt %s --split-input-file \
 // RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-insert-reshards{gradients},mpcomm-accumulate-gradients{micro-batches=3},mpcomm-localize,mpcomm-verify-shardings,mpcomm-verify-rank-programs,mpcomm-simplify-collectives,mpcomm-verify-communication)' \
 // RUN:   | FileCheck %s --check-prefix=MICRO
+// The whole of %v has 60 bytes: with as many to keep it is not gathered again.
+// RUN: mpcomm-opt %s --split-input-file \
+// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-insert-reshards{gradients keep-bytes=60})' \
+// RUN:   | FileCheck %s --check-prefix=KEEP --implicit-check-not=gathered_again
+// RUN: mpcomm-opt %s --split-input-file \
+// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-insert-reshards{gradients keep-bytes=59})' \
+// RUN:   | FileCheck %s
+// KEEP-LABEL: func.func @train_step
+// KEEP: %[[V1:.*]] = mpcomm.reshard %{{.*}} to <@mesh, [{}, {}]> : tensor<5x3xf32>
+// KEEP: %[[VT:.*]] = mpcomm.transpose %[[V1]]
+// KEEP: mpcomm.dot_general %[[VT]]
+// KEEP: mpcomm.dot_general %{{.*}}, %[[VT]]
 
 mpcomm.mesh @mesh <["dp" = 2]>
 

@@ -151,14 +151,16 @@ def MoveCastsPass : Pass<"mpcomm-move-casts", "::mlir::ModuleOp"> {
 def SinkUpdatesPass : Pass<"mpcomm-sink-updates", "::mlir::ModuleOp"> {
   let summary = "Moves ops that depend on collectives after those that do not";
   let description = [{
-    A stable partition of each block: first the ops that need no collective's
-    result (the backward pass, and the collectives themselves), then those that
-    do (optimizer updates, and collectives that need other collectives), both in
-    their original order. What depends on nothing but all_gathers counts as the
-    former. Buckets can then grow without crossing a use, awaits
-    come after the backward pass, and a parameter is overwritten after its last
-    use. Updates follow the order in which gradients become ready, so that the
-    first ones run while the last buckets are in flight.
+    A stable sort of each block: first the ops that need no collective's result
+    (the backward pass, and the collectives themselves), then those that do
+    (optimizer updates, and collectives that need other collectives), by the
+    last collective that they depend on; at the end what only moves a value for
+    the terminator (the shape of a gathered parameter). What depends on nothing
+    but all_gathers counts as the first. Buckets can then grow without crossing
+    a use, awaits come after the backward pass, and a parameter is overwritten
+    after its last use. Updates follow the order in which gradients become
+    ready, so that the first ones run, and what they make is gathered, while the
+    last buckets are in flight.
 
     Assumes: synchronous collectives; run it before `mpcomm-make-async`.
 

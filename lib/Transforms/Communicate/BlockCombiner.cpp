@@ -190,17 +190,12 @@ BlockCombiner::getGatherPlaces(const BucketingPlan &plan,
   return places;
 }
 
-/// The op that `use`, if it only moves what it takes, moves it for.
+/// The op that `use`, if it only moves what it takes, moves it for; null: the
+/// terminator.
 static Operation *getReader(Operation *use) {
-  auto moves = [](Operation *op) {
-    auto cost = dyn_cast<CostOpInterface>(op);
-    return cost && cost.getFlops() == 0 && op->getNumOperands() == 1 &&
-           op->hasOneUse() && op->user_begin()->getBlock() == op->getBlock() &&
-           !op->user_begin()->hasTrait<OpTrait::IsTerminator>();
-  };
-  while (use && moves(use))
+  while (use && isMovedOnce(use))
     use = *use->user_begin();
-  return use;
+  return use && use->hasTrait<OpTrait::IsTerminator>() ? nullptr : use;
 }
 
 /// Moves gathers of state, which could all be the first, to where they are
@@ -238,20 +233,28 @@ void BlockCombiner::planGathers(MutableArrayRef<BucketCandidate> gathers) {
   for (const BucketCandidate &gather : gathers)
     byCommunicator[getCommunicator(gather.op)].push_back(gather);
   for (auto &[_, candidates] : byCommunicator) {
-    llvm::sort(candidates, [](BucketCandidate &a, BucketCandidate &b) {
-      if (a.use != b.use)
-        return a.use && (!b.use || a.use->isBeforeInBlock(b.use));
+    llvm::DenseMap<Operation *, Operation *> readers; // of uses
+    for (const BucketCandidate &candidate : candidates)
+      readers[candidate.use] = getReader(candidate.use);
+    llvm::sort(candidates, [&](BucketCandidate &a, BucketCandidate &b) {
+      // What is shaped at the end is needed there.
+      Operation *aUse = readers.lookup(a.use) ? a.use : nullptr;
+      Operation *bUse = readers.lookup(b.use) ? b.use : nullptr;
+      if (aUse != bUse)
+        return aUse && (!bUse || aUse->isBeforeInBlock(bUse));
       return a.ready == b.ready ? a.op->isBeforeInBlock(b.op)
                                 : isBefore(a.ready, b.ready);
     });
     // A run ends before the first one that is ready after the run's first use.
     size_t begin = 0;
-    for (size_t i = 1; i < candidates.size(); ++i) {
-      Operation *use = candidates[begin].use;
-      if (!use || isBefore(candidates[i].ready, use))
-        continue;
-      planRun(MutableArrayRef(candidates).slice(begin, i - begin));
-      begin = i;
+    Operation *use = nullptr;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (use && !isBefore(candidates[i].ready, use)) {
+        planRun(MutableArrayRef(candidates).slice(begin, i - begin));
+        begin = i;
+        use = nullptr;
+      }
+      use = getEarlierUse(use, candidates[i].use);
     }
     planRun(MutableArrayRef(candidates).drop_front(begin));
   }

@@ -57,6 +57,8 @@ struct CombineOptions {
   BucketLimits limits;
   Numerics numerics;
   llvm::StringRef function;
+  /// mpcomm-schedule-overlap follows.
+  bool isReordered = false;
 
   mlir::remark::RemarkOpts remarkNamed(llvm::StringRef name) const {
     return mlir::remark::RemarkOpts::name(name)
@@ -72,8 +74,8 @@ public:
   BlockCombiner(mlir::Block &block, const CombineOptions &options,
                 const CostModel *model, const StepModel *step,
                 CombineStatistics &statistics)
-      : block(block), options(options), model(model), times(block, step),
-        statistics(statistics) {}
+      : block(block), options(options), model(model),
+        times(block, step, options.isReordered), statistics(statistics) {}
 
   void run();
 

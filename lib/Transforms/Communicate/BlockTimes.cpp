@@ -12,7 +12,8 @@
 using namespace mlir;
 using namespace mpcomm;
 
-BlockTimes::BlockTimes(Block &block, const StepModel *step) : step(step) {
+BlockTimes::BlockTimes(Block &block, const StepModel *step, bool interleaves)
+    : step(step), interleaves(interleaves) {
   if (!step)
     return;
   for (Operation &op : block) {
@@ -36,6 +37,7 @@ BlockTimes::BlockTimes(Block &block, const StepModel *step) : step(step) {
     else if (after) {
       late[&op] = after;
       consumers[after] += step->getSeconds(&op);
+      lateSeconds += step->getSeconds(&op);
     } else
       computeEnd += step->getSeconds(&op);
     ends.push_back(computeEnd);
@@ -65,19 +67,25 @@ void BlockTimes::setArrival(Operation *collective, double seconds) {
   latest.clear();
 }
 
-/// Ops one after the other; what depends on no collective comes first.
+/// Ops one after the other. What depends on no collective comes first, or does
+/// not wait for the rest.
 void BlockTimes::run() const {
   if (!step || !clocks.empty())
     return;
-  double now = computeEnd, last = 0;
+  double now = interleaves ? 0 : computeEnd, last = 0;
   for (auto [op, end] : llvm::zip_equal(ops, ends)) {
     Operation *after = late.lookup(op);
-    if (after) {
-      now = std::max(now, arrivals.lookup(after));
+    double arrival = after ? arrivals.lookup(after) : 0;
+    if (!after) {
+      clocks.push_back(end);
+    } else if (after == op && interleaves) {
+      clocks.push_back(arrival); // nothing waits before it reads the result
+    } else {
+      now = std::max(now, arrival);
       if (after != op)
         now += step->getSeconds(op);
+      clocks.push_back(now);
     }
-    clocks.push_back(after ? now : end);
     last = std::max(last, clocks.back());
     latest.push_back(last);
   }
@@ -99,7 +107,7 @@ double BlockTimes::getBegin(Operation *op) const {
 
 double BlockTimes::getEnd() const {
   run();
-  return latest.empty() ? computeEnd : std::max(computeEnd, latest.back());
+  return std::max(computeEnd + lateSeconds, latest.empty() ? 0 : latest.back());
 }
 
 Operation *BlockTimes::getLastEnded(double seconds) const {

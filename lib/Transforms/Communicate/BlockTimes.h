@@ -23,8 +23,10 @@ namespace mpcomm {
 /// question about clocks after an arrival that changes them; else logarithmic.
 class BlockTimes {
 public:
-  /// `step` may be null: all times are zero then.
-  BlockTimes(mlir::Block &block, const StepModel *step);
+  /// `step` may be null: all times are zero then. With `interleaves` what
+  /// depends on a collective runs as soon as it can, else after all other
+  /// computation.
+  BlockTimes(mlir::Block &block, const StepModel *step, bool interleaves);
 
   bool areKnown() const { return step; }
   /// When `op` has ended, if only what depends on no collective runs; 0 for
@@ -51,6 +53,7 @@ private:
   void run() const;
 
   const StepModel *step;
+  bool interleaves;
   /// What depends on a collective, with the last one that it depends on.
   llvm::DenseMap<mlir::Operation *, mlir::Operation *> late;
   llvm::DenseMap<mlir::Operation *, double> arrivals;
@@ -59,7 +62,7 @@ private:
   std::vector<double> ends;           ///< by position in the step
   std::vector<mlir::Operation *> ops; ///< by position in the step
   llvm::DenseMap<mlir::Operation *, double> consumers;
-  double computeEnd = 0;
+  double computeEnd = 0, lateSeconds = 0;
 };
 
 } // namespace mpcomm

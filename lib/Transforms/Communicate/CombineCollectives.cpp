@@ -71,7 +71,8 @@ struct CombineCollectives
 private:
   void combine(FunctionOpInterface function, const CostModel &model,
                const BucketLimits &limits) {
-    CombineOptions options{policy, limits, numerics, function.getName()};
+    CombineOptions options{policy, limits, numerics, function.getName(),
+                           reorder};
     bool hasCandidates = function
                              ->walk([](BucketableOpInterface) {
                                return WalkResult::interrupt();

@@ -94,6 +94,21 @@ Operation *mpcomm::getFirstUse(Operation *op) {
   return first;
 }
 
+bool mpcomm::isMovedOnce(Operation *op) {
+  auto cost = dyn_cast<CostOpInterface>(op);
+  return cost && cost.getFlops() == 0 && op->getNumOperands() == 1 &&
+         op->hasOneUse() && op->user_begin()->getBlock() == op->getBlock();
+}
+
+bool mpcomm::isReadAtEnd(Operation *op) {
+  while (isMovedOnce(op)) {
+    op = *op->user_begin();
+    if (op->hasTrait<OpTrait::IsTerminator>())
+      return true;
+  }
+  return false;
+}
+
 Operation *mpcomm::getLatePlace(Operation *op) {
   llvm::SmallPtrSet<Operation *, 8> users;
   for (Operation *user : op->getUsers())
@@ -128,8 +143,8 @@ bool mpcomm::gathersState(BucketableOpInterface op) {
 
 int mpcomm::getGatherBefore(ArrayRef<int64_t> bytes, int64_t largest) {
   int last = static_cast<int>(bytes.size()) - 1, first = last;
-  int64_t ahead = bytes[last];
-  while (first > 0 && (first == last || ahead + bytes[first - 1] <= largest))
+  int64_t ahead = 0, limit = largest + largest / 4;
+  while (first > 0 && (first == last || ahead + bytes[first - 1] <= limit))
     ahead += bytes[--first];
   return first - 1;
 }

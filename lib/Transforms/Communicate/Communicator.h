@@ -51,14 +51,20 @@ bool isOrderingPoint(mlir::Operation *op);
 /// since the last change: ask before changing anything.
 mlir::Operation *getFirstUse(mlir::Operation *op);
 
+/// Whether `op` only moves its one operand, for one op of its block.
+bool isMovedOnce(mlir::Operation *op);
+/// Whether such ops alone are between `op`, itself one, and the terminator.
+bool isReadAtEnd(mlir::Operation *op);
+
 /// Whether `op` gathers arguments of its function that are split: nothing but
 /// memory keeps it from being the first of all.
 bool gathersState(BucketableOpInterface op);
 
 /// For gathers of state in the order of their first uses, of so many bytes
 /// each: the one whose first use the last of `bytes` follows, -1 if it follows
-/// none. What is ahead of its use takes no more than the largest of all, but
-/// the next one is always under way.
+/// none. Those in between, which are ahead of their use with it, take no more
+/// than the largest of all and a quarter: that is for the small ones around a
+/// large one, so that the next large one is under way while one is used.
 int getGatherBefore(llvm::ArrayRef<int64_t> bytes, int64_t largest);
 
 /// Where what follows the first part of the collective `op` belongs, if it is

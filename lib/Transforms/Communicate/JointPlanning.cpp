@@ -26,8 +26,8 @@ mpcomm::chooseOrder(const StepModel &step, const CostModel &model,
     return std::nullopt;
   }
   Block *block = candidates.front().getOp()->getBlock();
-  BucketInstance instance =
-      buildInstance(candidates, BlockTimes(*block, &step), &model, limits);
+  BucketInstance instance = buildInstance(
+      candidates, BlockTimes(*block, &step, true), &model, limits);
   JointProblem problem;
   problem.step = graph->problem;
   problem.buckets = std::move(instance.problem);

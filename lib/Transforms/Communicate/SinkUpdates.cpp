@@ -6,10 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A stable partition of each block, between ops that fix an order: what needs
-// no collective's result comes first. `late` holds the collectives seen and all
-// that depends on them; invariant: an op that is not in it has no operand from
-// it, so that it may run before.
+// A stable sort of each block, between ops that fix an order: what needs no
+// collective's result comes first, then what needs that of the first collective
+// and of none after it, and so on; last, what only moves a value for the
+// terminator, so that no bucket has to end before it. `late` holds the
+// collectives seen and all that depends on them, with the number of the last
+// collective; invariant: an op has no smaller number than one that it depends
+// on.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +20,9 @@
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Transforms/Passes.h"
-#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/DenseMap.h"
+#include <limits>
+#include <map>
 
 namespace mpcomm {
 #define GEN_PASS_DEF_SINKUPDATESPASS
@@ -29,34 +34,43 @@ namespace mpcomm {
 using namespace mlir;
 using namespace mpcomm;
 
-/// Whether `op`, or an op in its regions, uses a result of an op in `late`.
-static bool uses(Operation *op, const llvm::DenseSet<Operation *> &late) {
-  auto usesIt = [&](Operation *user) {
-    return llvm::any_of(user->getOperands(), [&](Value operand) {
-      return late.contains(operand.getDefiningOp());
-    });
+/// The last collective of `late` that `op`, or an op in its regions, depends
+/// on; 0: none.
+static int64_t getLast(Operation *op,
+                       const llvm::DenseMap<Operation *, int64_t> &late) {
+  int64_t last = 0;
+  auto visit = [&](Operation *user) {
+    for (Value operand : user->getOperands())
+      last = std::max(last, late.lookup(operand.getDefiningOp()));
   };
   if (op->getNumRegions() == 0)
-    return usesIt(op);
-  return op
-      ->walk([&](Operation *inner) {
-        return usesIt(inner) ? WalkResult::interrupt() : WalkResult::advance();
-      })
-      .wasInterrupted();
+    visit(op);
+  else
+    op->walk(visit);
+  return last;
 }
 
 /// Sinks within `block` and the blocks in it; returns the number of ops that
 /// others now precede.
 static int64_t sinkUpdates(Block &block) {
-  llvm::DenseSet<Operation *> late;
-  SmallVector<Operation *> dependents;
+  llvm::DenseMap<Operation *, int64_t> late;
+  SmallVector<std::pair<int64_t, Operation *>> dependents;
   size_t after = 0; // dependents that were before an op of the first part
-  int64_t moved = 0;
+  int64_t moved = 0, collectives = 0;
 
   auto moveBefore = [&](Block::iterator end) {
-    if (after)
-      for (Operation *op : dependents)
-        op->moveBefore(&block, end);
+    auto isLess = [](const auto &a, const auto &b) {
+      return a.first < b.first;
+    };
+    if (after || !llvm::is_sorted(dependents, isLess)) {
+      std::map<int64_t, SmallVector<Operation *>> byNumber;
+      for (auto [number, op] : dependents)
+        byNumber[number].push_back(op);
+      for (auto &[number, ops] : byNumber)
+        for (Operation *op : ops)
+          op->moveBefore(&block, end);
+      after = std::max<size_t>(after, 1);
+    }
     moved += after;
     late.clear();
     dependents.clear();
@@ -74,14 +88,16 @@ static int64_t sinkUpdates(Block &block) {
       continue;
     }
     ++it;
-    if (!late.empty() && uses(op, late)) {
-      late.insert(op);
-      dependents.push_back(op);
+    if (int64_t last = late.empty() ? 0 : getLast(op, late)) {
+      if (isReadAtEnd(op))
+        last = std::numeric_limits<int64_t>::max();
+      late[op] = last;
+      dependents.push_back({last, op});
       continue;
     }
     // Computation with what is gathered is no update.
     if (isMovableCollective(op) && !isMovableGather(op))
-      late.insert(op);
+      late[op] = ++collectives;
     after = dependents.size();
   }
   moveBefore(block.end());

@@ -63,7 +63,6 @@ private:
   Value sumOfSquares(Location loc, ArrayRef<Value> gradients,
                      ArrayRef<bool> areParts);
   void finish();
-  void sinkMoves();
 
   func::FuncOp function;
   Block &body;
@@ -74,7 +73,6 @@ private:
   Parts marked;
   /// By value of whole type: the part, and the whole that was put together.
   llvm::DenseMap<Value, Value> parts, wholes;
-  SmallVector<Operation *> moves;
   Operation *reader = nullptr; // of what is cut, in program order
   int64_t splits = 0, scatters = 0, slices = 0, gathers = 0;
 };
@@ -147,8 +145,7 @@ Value Localizer::getPart(Value whole) {
                                 builder.getI64IntegerAttr(0));
 }
 
-/// Puts `part` together, to a value of the type of `whole`. What gives that its
-/// shape is for sinkMoves().
+/// Puts `part` together, to a value of the type of `whole`.
 Value Localizer::gather(Value part, Value whole, DictionaryAttr attrs) {
   Location loc = whole.getLoc();
   auto type = cast<RankedTensorType>(whole.getType());
@@ -161,39 +158,13 @@ Value Localizer::gather(Value part, Value whole, DictionaryAttr attrs) {
     op->setDiscardableAttrs(attrs);
   ++gathers;
   Value value = op->getResult(0);
-  if (padded != type.getNumElements()) {
+  if (padded != type.getNumElements())
     value = SliceOp::create(
         builder, loc,
         RankedTensorType::get({type.getNumElements()}, type.getElementType()),
         value, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{type.getNumElements()},
         ArrayRef<int64_t>{1});
-    moves.push_back(value.getDefiningOp());
-  }
-  Value shaped = reshapeTo(builder, loc, value, type.getShape());
-  if (shaped != value)
-    moves.push_back(shaped.getDefiningOp());
-  return shaped;
-}
-
-/// To where each is first read: a gather that a move right after it reads could
-/// not be in a bucket with later ones.
-void Localizer::sinkMoves() {
-  llvm::DenseMap<Operation *, Operation *> places;
-  for (Operation *move : llvm::reverse(moves)) {
-    Operation *first = nullptr;
-    for (Operation *user : move->getUsers()) {
-      Operation *at = body.findAncestorOpInBlock(*user);
-      if (Operation *place = places.lookup(at))
-        at = place;
-      if (!first || at->isBeforeInBlock(first))
-        first = at;
-    }
-    places[move] = first;
-  }
-  // Each move invalidates the order of the block.
-  for (Operation *move : moves)
-    if (Operation *place = places.lookup(move))
-      move->moveBefore(place);
+  return reshapeTo(builder, loc, value, type.getShape());
 }
 
 /// Of a value that is there in parts.
@@ -520,7 +491,6 @@ void Localizer::run() {
   for (auto reduce : llvm::make_early_inc_range(body.getOps<AllReduceOp>()))
     if (reduce.use_empty() && parts.contains(reduce->getResult(0)))
       reduce.erase();
-  sinkMoves();
   remark::analysis(function.getLoc(), remark::RemarkOpts::name("Localized")
                                           .category(DEBUG_TYPE)
                                           .function(function.getName()))

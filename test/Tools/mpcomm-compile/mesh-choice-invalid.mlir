@@ -7,8 +7,8 @@
 
 // RUN: not %mpcomm-compile %t/four.mlir -o %t/two.so --report --options "mesh=auto:2 global-batch=4 cluster=%t/slow.json" 2>&1 | FileCheck %s --check-prefix=SMALL
 
-// SMALL: 0 dp:2 0 1 0 cannot be taken: its micro-batches have 8 samples together, of which the step's 4 are no multiple
-// SMALL: 0 pp:2,dp:1 0 1 1 cannot be taken: has 1 micro-batches for 2 ranks of a pipeline
+// SMALL: 0 dp:2 0 - 1 0 cannot be taken: its micro-batches have 8 samples together, of which the step's 4 are no multiple
+// SMALL: 0 pp:2,dp:1 0 - 1 1 cannot be taken: has 1 micro-batches for 2 ranks of a pipeline
 // SMALL: error: no mesh of 2 ranks can be taken
 
 // RUN: not %mpcomm-compile %t/four.mlir -o %t/x.so --options "mesh=auto:0" 2>&1 | FileCheck %s --check-prefix=ZERO

@@ -1,5 +1,6 @@
-// What depends on a collective goes after what does not, both in their old
-// order; nothing crosses an op that fixes an order.
+// What depends on a collective goes after what does not, by the last collective
+// that it depends on, else in the old order; nothing crosses an op that fixes an
+// order.
 
 // RUN: mpcomm-opt %s --mpcomm-sink-updates | FileCheck %s
 // RUN: mpcomm-opt %s --mpcomm-sink-updates --mpcomm-sink-updates | FileCheck %s
@@ -111,4 +112,27 @@ func.func @gathers(%w: tensor<4xf32>, %s: tensor<2xf32>, %lr: tensor<f32>) -> (t
   %h = mpcomm.all_gather(%s) on @mesh axes ["dp"] dims = [0] channel = 1 : (tensor<2xf32>) -> tensor<4xf32>
   %z = arith.mulf %y, %h : tensor<4xf32>
   return %u, %z : tensor<4xf32>, tensor<4xf32>
+}
+
+// Updates go by the order of their collectives, not by that of parameters. What
+// only gives a gathered parameter its shape goes to the end.
+// REMARK: SinkUpdates{{.*}}Function=order | moved=
+// CHECK-LABEL: func.func @order
+func.func @order(%w: tensor<2xf32>, %v: tensor<2xf32>, %x: tensor<4xf32>, %y: tensor<4xf32>, %lr: tensor<f32>) -> (tensor<2x2xf32>, tensor<4xf32>) {
+  // CHECK-NEXT: %[[R0:.*]] = mpcomm.reduce_scatter(%arg2)
+  // CHECK-NEXT: %[[R1:.*]] = mpcomm.reduce_scatter(%arg3)
+  // CHECK-NEXT: %[[V1:.*]] = mpcomm.sgd_update %arg1, %[[R0]]
+  // CHECK-NEXT: %[[V2:.*]] = mpcomm.all_gather(%[[V1]])
+  // CHECK-NEXT: %[[W1:.*]] = mpcomm.sgd_update %arg0, %[[R1]]
+  // CHECK-NEXT: %[[W2:.*]] = mpcomm.all_gather(%[[W1]])
+  // CHECK-NEXT: %[[W3:.*]] = mpcomm.reshape %[[W2]]
+  // CHECK-NEXT: return %[[W3]], %[[V2]]
+  %r0 = mpcomm.reduce_scatter(%x) on @mesh axes ["dp"] mean dims = [0] : (tensor<4xf32>) -> tensor<2xf32>
+  %r1 = mpcomm.reduce_scatter(%y) on @mesh axes ["dp"] mean dims = [0] : (tensor<4xf32>) -> tensor<2xf32>
+  %w1 = mpcomm.sgd_update %w, %r1, %lr, weight_decay = 0.0 : (tensor<2xf32>, tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  %w2 = mpcomm.all_gather(%w1) on @mesh axes ["dp"] dims = [0] : (tensor<2xf32>) -> tensor<4xf32>
+  %w3 = mpcomm.reshape %w2 : (tensor<4xf32>) -> tensor<2x2xf32>
+  %v1 = mpcomm.sgd_update %v, %r0, %lr, weight_decay = 0.0 : (tensor<2xf32>, tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+  %v2 = mpcomm.all_gather(%v1) on @mesh axes ["dp"] dims = [0] : (tensor<2xf32>) -> tensor<4xf32>
+  return %w3, %v2 : tensor<2x2xf32>, tensor<4xf32>
 }

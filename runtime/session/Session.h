@@ -34,8 +34,9 @@ struct OpenProgram {
   std::shared_ptr<const Program> program;
   /// Its functions that are called, each name once.
   FunctionSet functions;
-
   static Expected<OpenProgram> open(const std::string &path);
+  /// A variant of the program, with the same functions selected.
+  OpenProgram variant(size_t index) const;
   bool calls(const std::string &function) const;
   Error select(std::span<const char *const> names);
   /// Without a file, `path` is empty.
@@ -59,6 +60,7 @@ public:
              uint32_t &number);
   Error switchTo(uint32_t number);
   Error manifest(uint32_t number, const char *&json) const;
+  Error variant(uint32_t number, const char *&name) const;
 
   uint32_t stateCount() const { return uint32_t(table.size()); }
   Error stateAt(uint32_t index, mpcomm_tensor &tensor);
@@ -154,16 +156,18 @@ private:
   Error agree(const Error &mine);
 
   // SessionPrograms.cpp
-  Error checkProgram(const Program &program) const;
+  Error checkProgram(const Program &program, const Program *own) const;
   /// Fails where `mine` is not the same on all ranks: `describe` is given
   /// another rank and its value, and rank 0's.
   Error
   compare(uint64_t mine,
           const std::function<Error(size_t, uint64_t, uint64_t)> &describe);
   Error agreeOnProgram(const Program &program);
-  Error openProgram(LoadedProgram &loaded, uint32_t traceCapacity);
-  /// Takes back the program that could not be loaded.
-  void unload();
+  uint64_t arenaBytesOf(const OpenProgram &opened) const;
+  Error openProgram(LoadedProgram &loaded, uint32_t traceCapacity,
+                    const LoadedProgram *first);
+  /// Takes back all but the first programs.
+  void unload(size_t count);
   /// Makes `number` the program that steps.
   void use(size_t number);
   /// Gives copies that the current program does not update the values of what

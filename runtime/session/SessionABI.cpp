@@ -405,6 +405,15 @@ mprt_status mpcomm_session_manifest(mpcomm_session *session, uint32_t program,
   });
 }
 
+mprt_status mpcomm_session_variant(mpcomm_session *session, uint32_t program,
+                                   const char **name, mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    if (!name)
+      return nullArgument("name");
+    return inner.variant(program, *name);
+  });
+}
+
 //===----------------------------------------------------------------------===//
 // Tensors
 //===----------------------------------------------------------------------===//

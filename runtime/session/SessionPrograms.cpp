@@ -35,6 +35,16 @@ Expected<OpenProgram> OpenProgram::open(const std::string &path) {
   return opened;
 }
 
+OpenProgram OpenProgram::variant(size_t index) const {
+  OpenProgram other;
+  other.program = program->variants()[index];
+  other.functions.manifest = &other.program->manifest();
+  for (const std::string &name : functions.names)
+    if (!other.functions.manifest->findAll(name).empty())
+      other.functions.names.push_back(name);
+  return other;
+}
+
 bool OpenProgram::calls(const std::string &name) const {
   const std::vector<std::string> &names = functions.names;
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -92,7 +102,8 @@ const ManifestFunction *Session::find(const std::string &function) const {
              : nullptr;
 }
 
-Error Session::checkProgram(const Program &program) const {
+/// `own`: the program of which it is a variant, or null.
+Error Session::checkProgram(const Program &program, const Program *own) const {
   const Manifest &manifest = program.manifest();
   const std::string &path = program.path();
   if (uint64_t(manifest.ranks()) != rank->size())
@@ -104,16 +115,21 @@ Error Session::checkProgram(const Program &program) const {
   if (wantedComm == "nccl" && manifest.device != "cuda")
     return fail(path, ": compiled for device '", manifest.device,
                 "', and nccl moves memory of GPUs");
-  if (programs.empty())
+  std::vector<const Manifest *> others;
+  for (const LoadedProgram &loaded : programs)
+    others.push_back(&loaded.program->manifest());
+  if (own)
+    others.push_back(&own->manifest());
+  if (others.empty())
     return {};
-  if (manifest.device != "host" || manifestOf().device != "host")
+  if (manifest.device != "host" || others.front()->device != "host")
     return Error(MPRT_UNSUPPORTED,
                  path + ": a second program, on a GPU, where a session can "
                         "have one");
   // What has one name in both must be the same thing; batches may be others.
   std::map<std::string, const ManifestArgument *> known;
-  for (const LoadedProgram &loaded : programs)
-    for (const ManifestFunction &f : loaded.program->manifest().functions)
+  for (const Manifest *other : others)
+    for (const ManifestFunction &f : other->functions)
       for (const ManifestArgument &argument : f.arguments)
         known[argument.name] = &argument;
   for (const ManifestFunction &f : manifest.functions)
@@ -153,7 +169,19 @@ Error Session::agreeOnProgram(const Program &program) {
   });
 }
 
-Error Session::openProgram(LoadedProgram &loaded, uint32_t traceCapacity) {
+/// Bytes of the largest arena of the functions that this rank runs.
+uint64_t Session::arenaBytesOf(const OpenProgram &opened) const {
+  uint64_t bytes = 0;
+  for (const ManifestFunction *function : opened.functions.of(index()))
+    if (function)
+      bytes = std::max(bytes, function->arenaBytes);
+  return bytes;
+}
+
+/// Only one program runs at a time: those of a file share an arena, which the
+/// first of them makes.
+Error Session::openProgram(LoadedProgram &loaded, uint32_t traceCapacity,
+                           const LoadedProgram *first) {
   const Manifest &manifest = loaded.program->manifest();
   if (wantedComm == "nccl")
     Rank::prepareNccl(manifest);
@@ -164,13 +192,13 @@ Error Session::openProgram(LoadedProgram &loaded, uint32_t traceCapacity) {
       return failed(error);
   uint32_t eventCount = 0;
   for (const ManifestFunction *function : loaded.functions.of(index()))
-    if (function) {
+    if (function)
       eventCount = std::max(eventCount, function->events);
-      loaded.arenaBytes = std::max(loaded.arenaBytes, function->arenaBytes);
-    }
   Error error =
       rank->createContext(manifest, eventCount, traceCapacity, flightCapacity);
-  if (error.ok()) {
+  if (error.ok() && first) {
+    loaded.arena = first->arena;
+  } else if (error.ok()) {
     Expected<void *> memory = rank->allocate(loaded.arenaBytes);
     if (memory)
       loaded.arena = *memory;
@@ -209,20 +237,40 @@ Error Session::load(const Expected<OpenProgram> &opened, uint32_t traceCapacity,
   if (failure)
     return failure;
   finishWriting(/*waits=*/true);
-  if (Error error =
-          agree(opened ? checkProgram(*opened->program) : opened.error()))
+  std::vector<LoadedProgram> all;
+  Error error = opened.error();
+  if (opened) {
+    all.push_back({*opened});
+    for (size_t i = 0; i < opened->program->variants().size(); ++i)
+      all.push_back({opened->variant(i)});
+  }
+  for (const LoadedProgram &program : all) {
+    all.front().arenaBytes =
+        std::max(all.front().arenaBytes, arenaBytesOf(program));
+    if (error.ok())
+      error = checkProgram(*program.program, &program == &all.front()
+                                                 ? nullptr
+                                                 : all.front().program.get());
+  }
+  if ((error = agree(error)))
     return error;
-  if (Error error = agreeOnProgram(*opened->program))
+  if ((error = agreeOnProgram(*opened->program)))
     return error;
-  programs.push_back({*opened});
-  Error error = openProgram(programs.back(), traceCapacity);
+  size_t first = programs.size();
+  for (LoadedProgram &program : all) {
+    programs.push_back(std::move(program));
+    bool isFirst = programs.size() == first + 1;
+    if ((error = openProgram(programs.back(), traceCapacity,
+                             isFirst ? nullptr : &programs[first])))
+      break;
+  }
   if (error.ok())
     error = agree(layOutState());
   if (error) {
-    unload();
+    unload(first);
     return error;
   }
-  number = uint32_t(programs.size() - 1);
+  number = uint32_t(first);
   std::vector<TableEntry> before = std::move(table);
   fillTable(before);
   use(current);
@@ -232,9 +280,10 @@ Error Session::load(const Expected<OpenProgram> &opened, uint32_t traceCapacity,
   return {};
 }
 
-void Session::unload() {
+/// Leaves the first programs.
+void Session::unload(size_t count) {
   bool hadMover = rank->hasMover();
-  programs.pop_back();
+  programs.resize(count);
   // NCCL is on the device that goes.
   if (!failure && hadMover)
     giveUp(Error(MPRT_UNSUPPORTED, "NCCL was there for a program that could "
@@ -299,5 +348,12 @@ Error Session::manifest(uint32_t number, const char *&json) const {
   if (number >= programs.size())
     return fail("program ", number, ", expected one of ", programs.size());
   json = programs[number].program->manifestText().c_str();
+  return {};
+}
+
+Error Session::variant(uint32_t number, const char *&name) const {
+  if (number >= programs.size())
+    return fail("program ", number, ", expected one of ", programs.size());
+  name = programs[number].program->variant().c_str();
   return {};
 }

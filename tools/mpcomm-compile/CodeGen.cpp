@@ -57,6 +57,7 @@ Expected<CodeGen> CodeGen::create(StringRef cpu, unsigned optLevel) {
     return makeError("unknown processor '" + result.cpu + "'");
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
+  options.FunctionSections = true; // so that a linker can fold them
   result.machine.reset(target->createTargetMachine(
       triple, result.cpu, result.features, options, llvm::Reloc::PIC_));
   if (!result.machine)
@@ -207,7 +208,8 @@ Error CodeGen::emitObject(llvm::Module &module,
   return Error::success();
 }
 
-Error mpcomm::linkShared(StringRef object, StringRef output) {
+Error mpcomm::linkShared(llvm::ArrayRef<std::string> objects,
+                         StringRef output) {
   // Where there may be none in PATH, one is installed beside this program.
   std::string self = llvm::sys::fs::getMainExecutable(
       nullptr, reinterpret_cast<void *>(&mpcomm::linkShared));
@@ -219,14 +221,17 @@ Error mpcomm::linkShared(StringRef object, StringRef output) {
       linker = llvm::sys::findProgramByName(name);
     if (!linker)
       continue;
-    llvm::SmallVector<StringRef> args{*linker, "-shared", "-o", output, object};
+    llvm::SmallVector<StringRef> args{*linker, "-shared", "-o", output};
+    args.append(objects.begin(), objects.end());
+    if (name.contains("lld") && objects.size() > 1)
+      args.push_back("--icf=all");
     // Functions of libm and libc that kernels call are found by the loader.
     std::string message;
     int status = llvm::sys::ExecuteAndWait(*linker, args, std::nullopt, {}, 0,
                                            0, &message);
     if (status == 0)
       return Error::success();
-    return makeError("'" + *linker + "' failed on '" + object + "'" +
+    return makeError("'" + *linker + "' failed on '" + objects.front() + "'" +
                      (message.empty() ? "" : ": " + message));
   }
   return makeError("found no linker (ld.lld or ld) in PATH");

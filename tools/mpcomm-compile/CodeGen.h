@@ -38,9 +38,10 @@ private:
   unsigned optLevel = 2;
 };
 
-/// Links an object into a shared object with the linker found beside LLVM or in
-/// PATH.
-llvm::Error linkShared(llvm::StringRef object, llvm::StringRef output);
+/// Links objects into a shared object with the linker found beside LLVM or in
+/// PATH. LLVM's makes functions one that are the same in several of them.
+llvm::Error linkShared(llvm::ArrayRef<std::string> objects,
+                       llvm::StringRef output);
 
 } // namespace mpcomm
 

@@ -22,19 +22,21 @@ static llvm::Error makeError(const llvm::Twine &what, std::error_code code) {
   return llvm::createStringError(code, what + ": " + code.message());
 }
 
-llvm::Expected<std::string> mpcomm::makeProgram(CodeGen &codeGen,
-                                                llvm::Module &module) {
+llvm::Expected<std::string>
+mpcomm::makeProgram(CodeGen &codeGen, llvm::ArrayRef<llvm::Module *> modules) {
   auto folder = mpcomm::run::WorkFolder::create();
   if (folder.failed())
     return llvm::createStringError(folder.message());
-  std::string object = (*folder)->path() + "/step.o";
   std::string linked = (*folder)->path() + "/step.so";
-  {
+  std::vector<std::string> objects;
+  for (llvm::Module *module : modules) {
+    std::string &object = objects.emplace_back(
+        (*folder)->path() + "/step" + std::to_string(objects.size()) + ".o");
     std::error_code code;
     llvm::raw_fd_ostream stream(object, code);
     if (code)
       return makeError("cannot write '" + object + "'", code);
-    if (llvm::Error error = codeGen.emitObject(module, stream))
+    if (llvm::Error error = codeGen.emitObject(*module, stream))
       return error;
     stream.close();
     if ((code = stream.error())) {
@@ -42,7 +44,7 @@ llvm::Expected<std::string> mpcomm::makeProgram(CodeGen &codeGen,
       return makeError("cannot write '" + object + "'", code);
     }
   }
-  if (llvm::Error error = mpcomm::linkShared(object, linked))
+  if (llvm::Error error = mpcomm::linkShared(objects, linked))
     return error;
   auto file = llvm::MemoryBuffer::getFile(linked);
   if (!file)

@@ -13,8 +13,10 @@
 
 namespace mpcomm {
 
-/// The contents of a program file of `module`, with its seal.
-llvm::Expected<std::string> makeProgram(CodeGen &codeGen, llvm::Module &module);
+/// The contents of a program file of `modules`, the program and its variants
+/// (Variants.h), with its seal.
+llvm::Expected<std::string> makeProgram(CodeGen &codeGen,
+                                        llvm::ArrayRef<llvm::Module *> modules);
 
 } // namespace mpcomm
 

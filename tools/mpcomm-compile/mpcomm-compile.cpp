@@ -18,6 +18,7 @@
 #include "ToolDiagnostics.h"
 #include "ToolHelp.h"
 #include "ToolOptions.h"
+#include "Variants.h"
 #include "files/OutputFile.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/InitAllDialects.h"
@@ -37,6 +38,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
+#include <set>
 
 using namespace mlir;
 namespace cl = llvm::cl;
@@ -58,6 +60,11 @@ struct CompileOptions {
   cl::list<std::string> settings{
       "options", cl::value_desc("key=value ..."),
       cl::desc("Options of the pipeline: `mpcomm-opt --help=mpcomm-compile`"),
+      cl::cat(category)};
+  cl::list<std::string> variants{
+      "variant", cl::value_desc("name: key=value ..."),
+      cl::desc("Another plan of the step in the same file, with these options "
+               "beside those of --options; a session can switch to it"),
       cl::cat(category)};
   cl::opt<std::string> cpu{"cpu", cl::init("native"), cl::value_desc("name"),
                            cl::desc("Processor to generate code for"),
@@ -90,9 +97,48 @@ static int fail(const llvm::Twine &message) {
   return 1;
 }
 
-/// What `options` ask for of `module`.
-static llvm::Expected<std::string>
-emit(const CompileOptions &options, mpcomm::CodeGen &codeGen, ModuleOp module) {
+namespace {
+
+/// The step with one set of options.
+struct Plan {
+  std::string name; ///< of a variant; empty for the program itself
+  mpcomm::CompileOptions options;
+  OwningOpRef<ModuleOp> module;
+};
+
+} // namespace
+
+using Plans = std::vector<std::unique_ptr<Plan>>;
+
+/// A program file with all plans.
+static llvm::Expected<std::string> makeFile(mpcomm::CodeGen &codeGen,
+                                            const Plans &plans) {
+  llvm::LLVMContext context;
+  std::vector<std::unique_ptr<llvm::Module>> translated;
+  std::vector<llvm::Module *> modules;
+  std::vector<std::string> names;
+  for (const std::unique_ptr<Plan> &plan : plans) {
+    translated.push_back(codeGen.translate(*plan->module, context));
+    if (!translated.back())
+      return llvm::createStringError("cannot translate the program to LLVM IR");
+    modules.push_back(translated.back().get());
+    if (plan->name.empty())
+      continue;
+    mpcomm::addSuffix(*modules.back(), plan->name);
+    names.push_back(plan->name);
+  }
+  if (!names.empty())
+    mpcomm::listVariants(*modules.front(), names);
+  return mpcomm::makeProgram(codeGen, modules);
+}
+
+/// What `options` ask for.
+static llvm::Expected<std::string> emit(const CompileOptions &options,
+                                        mpcomm::CodeGen &codeGen,
+                                        const Plans &plans) {
+  if (options.emit == Emit::Program)
+    return makeFile(codeGen, plans);
+  ModuleOp module = *plans.front()->module;
   std::string text;
   llvm::raw_string_ostream stream(text);
   if (options.emit == Emit::MLIR) {
@@ -103,8 +149,6 @@ emit(const CompileOptions &options, mpcomm::CodeGen &codeGen, ModuleOp module) {
   std::unique_ptr<llvm::Module> llvmModule = codeGen.translate(module, context);
   if (!llvmModule)
     return llvm::createStringError("cannot translate the program to LLVM IR");
-  if (options.emit == Emit::Program)
-    return mpcomm::makeProgram(codeGen, *llvmModule);
   if (options.emit == Emit::LLVM) {
     llvmModule->print(stream, nullptr);
     return text;
@@ -118,10 +162,10 @@ emit(const CompileOptions &options, mpcomm::CodeGen &codeGen, ModuleOp module) {
 
 /// A failure leaves nothing, and an older program stays whole.
 static int write(const CompileOptions &options, mpcomm::CodeGen &codeGen,
-                 ModuleOp module) {
+                 const Plans &plans) {
   if (mprt::Error status = mprt::probeOutput(options.output); status.failed())
     return fail(status.message());
-  llvm::Expected<std::string> contents = emit(options, codeGen, module);
+  llvm::Expected<std::string> contents = emit(options, codeGen, plans);
   if (!contents)
     return fail(llvm::toString(contents.takeError()));
   mprt::OutputFile file(options.output);
@@ -203,6 +247,74 @@ static FailureOr<size_t> choose(const CompileOptions &options,
   const mpcomm::MeshCandidate &candidate = choice.candidates[choice.chosen];
   mpcomm::applyMesh(candidate, compile);
   return size_t(candidate.graph);
+}
+
+/// Adds what --variant asks for to the program itself; 0, or the exit status.
+static int addVariants(const CompileOptions &options, Plans &plans) {
+  std::set<std::string> names;
+  for (const std::string &text : options.variants) {
+    llvm::Expected<mpcomm::VariantRequest> request = mpcomm::parseVariant(text);
+    if (!request)
+      return fail("--variant: " + llvm::toString(request.takeError()));
+    if (!names.insert(request->name).second)
+      return fail("--variant: '" + request->name +
+                  "' is given twice, expected each name once");
+    if (options.emit != Emit::Program || options.from != From::Graph ||
+        plans.front()->options.target != "cpu")
+      return fail("expected --variant with a training graph, for a program "
+                  "file, and for processors");
+    auto plan = std::make_unique<Plan>();
+    plan->name = request->name;
+    plan->options.copyOptionValuesFrom(plans.front()->options);
+    std::string reason;
+    if (failed(plan->options.parse(request->settings, reason)))
+      return fail("--variant '" + plan->name + "': " + reason);
+    if (mpcomm::hasChoice(plan->options))
+      return fail("--variant '" + plan->name +
+                  "': expected a given mesh and level of zero");
+    plan->module = plans.front()->module->clone();
+    plans.push_back(std::move(plan));
+  }
+  return 0;
+}
+
+/// Runs the pipelines; 0, or the exit status.
+static int compilePlan(const CompileOptions &options, const std::string &input,
+                       Plan &plan) {
+  ModuleOp module = *plan.module;
+  std::string reason;
+  PassManager passes(module.getContext());
+  if (failed(applyPassManagerCLOptions(passes)))
+    return 1;
+  applyDefaultTimingPassManagerCLOptions(passes);
+  if (options.from == From::Graph) {
+    if (failed(mpcomm::describeGraph(module, plan.options, reason)) ||
+        failed(mpcomm::buildCompilePipeline(passes, plan.options, reason)))
+      return fail(reason);
+  } else {
+    if (options.np > 0)
+      return fail("expected no --np: rank programs have a mesh");
+    if (failed(plan.options.check(reason)))
+      return fail(reason);
+    // Nobody has looked at programs that are written by hand.
+    passes.addPass(mpcomm::createVerifyCommunicationPass());
+    mpcomm::buildLowerPipeline(passes, plan.options);
+    mpcomm::buildProgramPipeline(passes, plan.options);
+  }
+  bool hasMesh = !module.getOps<mpcomm::MeshOp>().empty();
+  if (failed(passes.run(module)))
+    return fail("cannot compile '" + input + "'" +
+                (plan.name.empty() ? "" : " as variant '" + plan.name + "'") +
+                (hasMesh && options.from == From::Graph
+                     ? "; rank programs, which communicate, are compiled with "
+                       "--from=programs"
+                     : ""));
+  if (!options.report)
+    return 0;
+  if (!plan.name.empty())
+    llvm::outs() << "\nvariant " << plan.name << "\n";
+  mpcomm::printReport(module, llvm::outs());
+  return 0;
 }
 
 int main(int argc, char **argv) {
@@ -292,33 +404,20 @@ int main(int argc, char **argv) {
     return 1;
   OwningOpRef<ModuleOp> &module = modules[*chosen];
 
-  PassManager passes(&context);
-  if (failed(applyPassManagerCLOptions(passes)))
+  Plans plans;
+  plans.push_back(std::make_unique<Plan>());
+  plans.back()->options.copyOptionValuesFrom(compile);
+  plans.back()->module = std::move(modules[*chosen]);
+  if (addVariants(options, plans))
     return 1;
-  applyDefaultTimingPassManagerCLOptions(passes);
-  if (options.from == From::Graph) {
-    if (failed(mpcomm::describeGraph(*module, compile, reason)))
-      return fail(reason);
-    if (failed(mpcomm::buildCompilePipeline(passes, compile, reason)))
-      return fail(reason);
-  } else {
-    if (options.np > 0)
-      return fail("expected no --np: rank programs have a mesh");
-    if (failed(compile.check(reason)))
-      return fail(reason);
-    // Nobody has looked at programs that are written by hand.
-    passes.addPass(mpcomm::createVerifyCommunicationPass());
-    mpcomm::buildLowerPipeline(passes, compile);
-    mpcomm::buildProgramPipeline(passes, compile);
+  for (const std::unique_ptr<Plan> &plan : plans) {
+    if (int status = compilePlan(options, options.inputs[*chosen], *plan))
+      return status;
+    if (plan->name.empty())
+      continue;
+    if (llvm::Error error = mpcomm::checkVariant(*plans.front()->module,
+                                                 *plan->module, plan->name))
+      return fail(llvm::toString(std::move(error)));
   }
-  bool hasMesh = !module->getOps<mpcomm::MeshOp>().empty();
-  if (failed(passes.run(*module)))
-    return fail("cannot compile '" + options.inputs[*chosen] + "'" +
-                (hasMesh && options.from == From::Graph
-                     ? "; rank programs, which communicate, are compiled with "
-                       "--from=programs"
-                     : ""));
-  if (options.report)
-    mpcomm::printReport(*module, llvm::outs());
-  return write(options, *codeGen, *module);
+  return write(options, *codeGen, plans);
 }

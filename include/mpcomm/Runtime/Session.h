@@ -247,7 +247,8 @@ MPCOMM_SESSION_API mprt_status mpcomm_program_check_state(
  * (may be null) is its number, from 0. The first program is the current one.
  * State of a further program that has the name of state that is there is that
  * state, on ranks that had not held it, too; another type, shape or role under
- * the same name is an error. Copies in a narrower type are made anew. A load
+ * the same name is an error. Copies in a narrower type are made anew. Variants
+ * in the file are programs, too, with the numbers that follow. A load
  * that fails leaves the session as it was, unless communication failed. On a
  * GPU there can be one program yet (MPRT_UNSUPPORTED). Over shared memory, all
  * programs of a world have at most 255 communicators. */
@@ -278,6 +279,13 @@ MPCOMM_SESSION_API mprt_status mpcomm_session_manifest(mpcomm_session *session,
                                                        uint32_t program,
                                                        const char **json,
                                                        mpcomm_error *error);
+
+/* The name of a program that is a variant of the one before it in its file; ""
+ * for others. It lives as long as the session. */
+MPCOMM_SESSION_API mprt_status mpcomm_session_variant(mpcomm_session *session,
+                                                      uint32_t program,
+                                                      const char **name,
+                                                      mpcomm_error *error);
 
 /*===-- Tensors -----------------------------------------------------------===*/
 

@@ -328,7 +328,11 @@ const char *mprt_message_of(const mprt_context *ctx);
  *                                         chip; an image with chip 0 ends it
  * and for each function of the manifest one entry point of type mprt_entry,
  * with the name that its key `entry` gives: `mpcomm_` and the name of the
- * function.
+ * function. A file with other plans of the same functions, which take the same
+ * state, exports
+ *   const char       mpcomm_variants[]    their names, one a line
+ * and for each the same symbols with `.` and the name of the plan behind them;
+ * names have letters, digits, `-` and `_`.
  *
  * `args` has the buffers of the function's arguments in order, then those of
  * the results that do not alias an argument. `arena` has `arena_bytes` of

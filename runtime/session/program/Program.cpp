@@ -16,6 +16,8 @@
 #include "session/program/CpuFeatures.h"
 #include "session/program/ProgramFile.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <dlfcn.h>
@@ -99,25 +101,27 @@ Expected<std::shared_ptr<void>> openLibrary(const std::string &path,
   return status;
 }
 
-/// Checks the file's ABI number and processor features; its manifest.
+/// Checks the file's ABI number and processor features; its manifest. What a
+/// variant exports has a `suffix`.
 Expected<Manifest> readManifest(const std::string &path,
-                                const ProgramFile &file) {
-  auto missing = [&](const char *symbol) {
+                                const ProgramFile &file,
+                                const std::string &suffix) {
+  auto missing = [&](const std::string &symbol) {
     return fail(path, ": symbol '", symbol,
                 "' is missing, expected a program made by mpcomm-compile");
   };
   uint32_t version;
-  std::string_view abi = file.contentsOf("mpcomm_abi_version");
+  std::string_view abi = file.contentsOf("mpcomm_abi_version" + suffix);
   if (abi.size() != sizeof(version))
-    return missing("mpcomm_abi_version");
+    return missing("mpcomm_abi_version" + suffix);
   std::memcpy(&version, abi.data(), sizeof(version));
   if (version != MPRT_ABI_VERSION)
     return fail(path, ": compiled for ABI ", version,
                 " of the runtime, this one has ABI ", MPRT_ABI_VERSION,
                 "; compile the program again");
-  std::string_view text = file.contentsOf("mpcomm_manifest");
+  std::string_view text = file.contentsOf("mpcomm_manifest" + suffix);
   if (text.empty())
-    return missing("mpcomm_manifest");
+    return missing("mpcomm_manifest" + suffix);
   Expected<Manifest> manifest = parseManifest(text.substr(0, text.find('\0')));
   if (manifest.failed())
     return fail(path, ": ", manifest.message());
@@ -133,7 +137,69 @@ Expected<Manifest> readManifest(const std::string &path,
   return manifest;
 }
 
+/// The names of the variants in a file, one a line.
+Expected<std::vector<std::string>> readVariants(const std::string &path,
+                                                const ProgramFile &file) {
+  std::vector<std::string> names;
+  std::string_view text = file.contentsOf("mpcomm_variants");
+  text = text.substr(0, text.find('\0'));
+  while (!text.empty()) {
+    size_t end = std::min(text.find('\n'), text.size());
+    std::string name(text.substr(0, end));
+    bool isName =
+        !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+          return std::isalnum(static_cast<unsigned char>(c)) || c == '-' ||
+                 c == '_';
+        });
+    if (!isName || std::find(names.begin(), names.end(), name) != names.end())
+      return fail(path, ": symbol 'mpcomm_variants' has the line '",
+                  printable(name), "', expected names, each once");
+    names.push_back(name);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return names;
+}
+
+Error missingSymbol(const std::string &path, const std::string &symbol) {
+  return fail(path, ": symbol '", printable(symbol),
+              "' is missing, expected a program made by mpcomm-compile");
+}
+
+std::string suffixOf(const std::string &variant) {
+  return variant.empty() ? "" : "." + variant;
+}
+
 } // namespace
+
+/// All that can be checked before the file is opened.
+Error Program::read(const ProgramFile &from) {
+  std::string suffix = suffixOf(name);
+  Expected<Manifest> manifest = readManifest(file, from, suffix);
+  if (manifest.failed())
+    return manifest.error();
+  description = manifest.take();
+  std::string_view whole = from.contentsOf("mpcomm_manifest" + suffix);
+  text = whole.substr(0, whole.find('\0'));
+  for (const ManifestFunction &function : description.functions)
+    if (!from.exports(function.entry + suffix))
+      return missingSymbol(file, function.entry + suffix);
+  if (description.device == "cuda" && from.contentsOf("mpcomm_images").empty())
+    return missingSymbol(file, "mpcomm_images");
+  return {};
+}
+
+/// Finds the entry points in the library.
+Error Program::bind() {
+  std::string suffix = suffixOf(name);
+  for (const ManifestFunction &function : description.functions) {
+    std::string symbol = function.entry + suffix;
+    void *entry = dlsym(library.get(), symbol.c_str());
+    if (!entry)
+      return missingSymbol(file, symbol);
+    entries[function.entry] = reinterpret_cast<mprt_entry>(entry);
+  }
+  return {};
+}
 
 Expected<Program> Program::load(const std::string &path) {
   // Not blocking, so that a pipe under that name cannot hang the run.
@@ -148,41 +214,42 @@ Expected<Program> Program::load(const std::string &path) {
   Program program;
   program.file = path;
   program.hash = file->digest();
-  Expected<Manifest> manifest = readManifest(path, *file);
-  if (manifest.failed())
-    return manifest.error();
-  program.description = manifest.take();
-  std::string_view text = file->contentsOf("mpcomm_manifest");
-  program.text = text.substr(0, text.find('\0'));
-  auto missing = [&](const std::string &symbol) {
-    return fail(path, ": symbol '", printable(symbol),
-                "' is missing, expected a program made by mpcomm-compile");
-  };
-  for (const ManifestFunction &function : program.description.functions)
-    if (!file->exports(function.entry))
-      return missing(function.entry);
+  if (Error error = program.read(*file))
+    return error;
+  Expected<std::vector<std::string>> names = readVariants(path, *file);
+  if (names.failed())
+    return names.error();
+  std::vector<Program> variants(names->size());
+  for (size_t i = 0; i < variants.size(); ++i) {
+    variants[i].file = path;
+    variants[i].hash = program.hash;
+    variants[i].name = (*names)[i];
+    if (Error error = variants[i].read(*file))
+      return error;
+  }
   std::string_view table = file->contentsOf("mpcomm_images");
-  if (program.description.device == "cuda" && table.empty())
-    return missing("mpcomm_images");
 
   Expected<std::shared_ptr<void>> handle = openLibrary(path, file->bytes());
   if (handle.failed())
     return handle.error();
   program.library = *handle;
-  for (const ManifestFunction &function : program.description.functions) {
-    void *entry = dlsym(handle->get(), function.entry.c_str());
-    if (!entry)
-      return missing(function.entry);
-    program.entries[function.entry] = reinterpret_cast<mprt_entry>(entry);
-  }
+  if (Error error = program.bind())
+    return error;
   if (program.description.device == "cuda") {
     void *images = dlsym(handle->get(), "mpcomm_images");
     if (!images)
-      return missing("mpcomm_images");
+      return missingSymbol(path, "mpcomm_images");
     program.kernels = static_cast<const mprt_image *>(images);
     if (Error status = checkImages(path, program.kernels, table.size());
         status.failed())
       return status;
+  }
+  for (Program &variant : variants) {
+    variant.library = *handle;
+    if (Error error = variant.bind())
+      return error;
+    program.others.push_back(
+        std::make_shared<const Program>(std::move(variant)));
   }
   return program;
 }

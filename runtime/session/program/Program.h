@@ -23,8 +23,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace mprt {
+
+class ProgramFile;
 
 /// Outlives the contexts that it has run in: they keep pointers to names inside
 /// it.
@@ -36,6 +39,13 @@ public:
   static Expected<Program> load(const std::string &path);
 
   const std::string &path() const { return file; }
+  /// Other plans of the same step in the file, in the order in which the
+  /// program names them; those of a variant are none.
+  const std::vector<std::shared_ptr<const Program>> &variants() const {
+    return others;
+  }
+  /// The name of a variant; empty for the program itself.
+  const std::string &variant() const { return name; }
   const Manifest &manifest() const { return description; }
   /// Its JSON.
   const std::string &manifestText() const { return text; }
@@ -48,13 +58,17 @@ public:
   }
 
 private:
-  std::string file;
+  Error read(const ProgramFile &from);
+  Error bind();
+
+  std::string file, name;
   Manifest description;
   std::string text;
   std::shared_ptr<void> library;
   uint64_t hash = 0;
   const mprt_image *kernels = nullptr;
   std::map<std::string, mprt_entry> entries;
+  std::vector<std::shared_ptr<const Program>> others;
 };
 
 } // namespace mprt

@@ -124,7 +124,7 @@ int Server::writeProgram(const Request &request, mpcomm::CodeGen &codeGen,
   if (!translated)
     return fail("cannot translate the program to LLVM IR");
   llvm::Expected<std::string> program =
-      mpcomm::makeProgram(codeGen, *translated);
+      mpcomm::makeProgram(codeGen, translated.get());
   if (!program)
     return fail(llvm::toString(program.takeError()));
   std::error_code code;

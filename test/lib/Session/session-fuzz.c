@@ -207,6 +207,9 @@ static mprt_status callOne(mpcomm_session *session, mpcomm_error *error) {
   case 2:
     return mpcomm_session_switch(session, below(3), error);
   case 3:
+    if (oneIn(2))
+      return mpcomm_session_variant(session, below(3), oneIn(9) ? NULL : &text,
+                                    error);
     return mpcomm_session_manifest(session, below(3), oneIn(9) ? NULL : &text,
                                    error);
   case 4:

@@ -31,6 +31,7 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
             precision: Optional[str] = None, inputs: Selection = None,
             targets: Selection = None, state: Any = None, name: str = "",
             cpu: Optional[str] = None, output: Optional[str] = None,
+            variants: Optional[Mapping[str, Mapping[str, Any]]] = None,
             **options: Any) -> Program:
     """Compiles a training step into a program for the ranks of `mesh`.
 
@@ -56,6 +57,8 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
     cpu            the processor to generate code for; default: this one
     output         where to put the program file; default: a folder that is removed when
                    the Program is
+    variants       other plans of the step that a session can switch to, by name, each with
+                   options of its own: {"narrow": {"wire": "bf16"}}
     options        other options of mpcomm-compile's pipeline, with underscores:
                    micro_batches=4, clip_norm=1.0, wire="bf16", cluster="dgx-h100", …
 
@@ -73,7 +76,7 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
         if not os.path.isfile(path):
             raise CompileError(f"{path}: no such file")
         if not path.endswith(".mlir"):
-            if mesh or precision or len(options) > 2 or cpu or output:
+            if mesh or precision or len(options) > 2 or cpu or output or variants:
                 raise CompileError(f"{path} is compiled; expected no options with it")
             if not Program.is_program(path):
                 raise CompileError(f"{path}: expected a training graph, FILE.mlir, or a program "
@@ -81,8 +84,8 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
             return Program(path)
         with temporary_folder() as folder:
             return Program(run_compiler(path, {}, options, cpu,
-                                        output or os.path.join(folder, "step.so"), path),
-                           folder=folder)
+                                        output or os.path.join(folder, "step.so"), path,
+                                        variants), folder=folder)
     if hasattr(model, "translate"):
         workload, kind = model, "mapping"
     elif state is not None:
@@ -102,7 +105,7 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
         with open(graph, "w", encoding="utf-8") as file:
             file.write(imported.text)
         program = run_compiler(graph, imported.lines, options, cpu,
-                               output or os.path.join(folder, "step.so"))
+                               output or os.path.join(folder, "step.so"), variants=variants)
         result = Program(program, weights=imported.weights, folder=folder,
                          batch=list(imported.dataset), batch_kind=kind)
     if hasattr(getattr(workload, "model", None), "named_parameters"):
@@ -243,13 +246,17 @@ def temporary_folder():
 
 
 def run_compiler(graph: str, lines: Dict[str, List[str]], options: Dict[str, Any],
-                 cpu: Optional[str], output: str, known_as: str = "step.mlir") -> str:
+                 cpu: Optional[str], output: str, known_as: str = "step.mlir",
+                 variants: Optional[Mapping[str, Mapping[str, Any]]] = None) -> str:
     """Runs mpcomm-compile, in one of the ranks that need the same program; returns the
     program's path. `lines`: lines of the model by location; `known_as`: the path of the
     graph, as far as it matters."""
     compiler = tools.tool("mpcomm-compile")
     given = [f"--options={spelled(k, v)}" for k, v in options.items() if v is not None]
     given += [f"--cpu={cpu}"] if cpu else []
+    for name, own in (variants or {}).items():
+        settings = " ".join(spelled(k.replace("_", "-"), v) for k, v in own.items())
+        given.append(f"--variant={name}: {settings}")
 
     def make(path: str) -> None:
         result = subprocess.run([compiler, graph, "-o", path, *given],

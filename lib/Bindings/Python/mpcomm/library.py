@@ -126,7 +126,7 @@ class EventRecord(Structure):
 # The arguments of each call after the session, without the error at its end.
 CALLS = {
     "describe": [c_void_p], "load": [c_char_p, c_void_p], "switch": [c_uint32],
-    "manifest": [c_uint32, c_void_p], "state_count": [c_void_p],
+    "manifest": [c_uint32, c_void_p], "variant": [c_uint32, c_void_p], "state_count": [c_void_p],
     "state_at": [c_uint32, c_void_p], "tensor": [c_char_p, c_void_p],
     "argument": [c_char_p, c_uint32, c_void_p], "write": [c_void_p],
     "read": [c_char_p, c_void_p, c_uint64], "read_global": [c_char_p, c_void_p, c_uint64],

@@ -109,7 +109,8 @@ class Session:
     def _open(self, program: Program, lr: LearningRate) -> None:
         number = ctypes.c_uint32()
         self._handle("load", library.encoded(program.path), ctypes.byref(number))
-        self._programs = {number.value: program}
+        self._programs: Dict[int, Program] = {}
+        self._add(program, number.value)
         self._resumed: Tuple[int, str] = (-1, "")  # after which step, from which file
         # Files of which the names of so many that will be kept are free.
         self._planned: Dict[str, int] = {}
@@ -561,11 +562,38 @@ class Session:
         if not isinstance(program, Program):
             program = Program(program)
         self._handle("load", library.encoded(program.path), ctypes.byref(number))
-        self._programs[number.value] = program
+        self._add(program, number.value)
         return number.value
 
-    def switch(self, program: int) -> None:
-        """Goes on with another loaded program (all ranks, after the same step)."""
+    def _add(self, program: Program, number: int) -> None:
+        """Knows the program, loaded under that number, and its variants behind it."""
+        for other in range(number, int(self._describe().programs)):
+            self._programs[other] = program
+
+    @property
+    def variants(self) -> List[str]:
+        """The names of the plans in the file of the current program, "" for the first, which
+        has none."""
+        own = self.program
+        return [self._variant(n) for n, p in sorted(self._programs.items()) if p is own]
+
+    def _variant(self, number: int) -> str:
+        name = ctypes.c_char_p()
+        self._handle("variant", number, ctypes.byref(name))
+        return (name.value or b"").decode()
+
+    def switch(self, program: Union[int, str]) -> None:
+        """Goes on with another loaded program, or with a variant of the current one by its
+        name, "" for the program itself (all ranks, after the same step)."""
+        if isinstance(program, str):
+            own, name = self.program, program
+            found = [n for n, p in self._programs.items()
+                     if p is own and self._variant(n) == name]
+            if not found:
+                names = "', '".join(self.variants)
+                raise Error(f"no variant '{name}', expected one of '{names}'",
+                            code="not_found")
+            program = found[0]
         self._handle("switch", program)
         rates, given = self._rates, getattr(self, "_set", [])
         self._bind()

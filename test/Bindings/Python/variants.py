@@ -1,0 +1,137 @@
+# Several plans of one step in a file: a session switches among them at any step, and the
+# losses keep their bits where each plan computes the same. What cannot be a variant is
+# refused when it is compiled; a rank that dies as others switch is named.
+#
+# REQUIRES: torch, compiler
+# RUN: rm -rf %t && mkdir %t
+# RUN: %python %s %t %mpcomm-compile %mpcomm_src_root/docs/examples/linear.mlir
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+import os
+import random
+import subprocess
+import sys
+import time
+
+import mpcomm
+import torch
+from torch import nn
+
+STEPS, SAMPLES = 300, 8
+
+# (mesh, options of all plans, variants that compute the same bits)
+CELLS = [
+    ("dp:2", {}, {"none": {"buckets": "none"}, "one": {"buckets": "one"},
+                  "still": {"overlap": False}}),
+    ("dp:2", {"zero": 1, "precision": "bf16"}, {"none": {"buckets": "none"}}),
+    ("dp:2", {"zero": 3}, {"kept": {"zero_keep": -1}, "one": {"buckets": "one"}}),
+    ("pp:2", {"micro_batches": 4}, {"gpipe": {"schedule": "gpipe"}, "1f1b": {"schedule": "1f1b"}}),
+]
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 32), nn.GELU(),
+                         nn.Linear(32, 4))
+
+
+def compiled(mesh, options, variants):
+    torch.set_num_threads(1)
+    net = model()
+    generator = torch.Generator().manual_seed(1)
+    batches = [(torch.randn(SAMPLES, 16, generator=generator),
+                torch.randint(4, (SAMPLES,), generator=generator)) for _ in range(5)]
+    rule = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    program = mpcomm.compile(net, nn.functional.cross_entropy, rule, batches[0], mesh=mesh,
+                             variants=variants, **options)
+    return program, batches
+
+
+def trained(mesh, options, variants, seed):
+    """Losses, the last state, and how often the plan changed; no switch without a seed."""
+    program, batches = compiled(mesh, options, variants)
+    choose, switches, losses = random.Random(seed), 0, []
+    with mpcomm.Session(program) as session:
+        assert session.variants == ["", *variants], session.variants
+        now = ""
+        for step in range(STEPS):
+            to = choose.choice(session.variants) if seed else ""
+            if to != now:
+                session.switch(to)
+                switches, now = switches + 1, to
+            if "dp" in mesh:  # each rank has samples of its own
+                step += 2 * session.rank
+            losses.append(session.step(batches[step % len(batches)]))
+        if seed:
+            try:
+                session.switch("nothing")
+                raise AssertionError("a variant that there is not was taken")
+            except mpcomm.Error as error:
+                assert "no variant 'nothing', expected one of ''" in str(error), error
+        return losses, session.state_dict(), switches
+
+
+def dying(mesh, options, variants):
+    program, batches = compiled(mesh, options, variants)
+    with mpcomm.Session(program, timeout=60) as session:
+        session.step(batches[0])
+        if session.rank == 1:
+            os._exit(3)
+        begin = time.monotonic()
+        try:
+            session.switch("none")
+            raise AssertionError("a rank switched without the other")
+        except mpcomm.Error as error:
+            print("named:", "rank 1" in str(error), time.monotonic() - begin < 30, flush=True)
+            os._exit(0)
+
+
+def refused(arguments, *expected):
+    compiler, graph = sys.argv[2:4]
+    result = subprocess.run([compiler, graph, "-o", os.path.join(sys.argv[1], "x.so"), "--np=2",
+                             *arguments], capture_output=True, text=True)
+    assert result.returncode == 1, result
+    for text in expected:
+        assert text in result.stderr, (text, result.stderr)
+
+
+def main():
+    total = 0
+    for mesh, options, variants in CELLS:
+        fixed = mpcomm.launch(trained, np=2, args=(mesh, options, variants, None))
+        moved = mpcomm.launch(trained, np=2, args=(mesh, options, variants, 7))
+        for (losses, state, _), (others, other, switches) in zip(fixed, moved):
+            assert losses == others, (mesh, options,
+                                      [i for i, (a, b) in enumerate(zip(losses, others)) if a != b][:3])
+            assert all(torch.equal(state[k], other[k]) for k in state), (mesh, options)
+            assert losses[-1] < losses[0] and switches > STEPS / 3
+        total += switches
+        print(mesh, options, f"{switches} switches, loss {losses[0]:.4f} -> {losses[-1]:.4f}")
+    print(f"{total} switches in {len(CELLS) * STEPS} steps")
+
+    # Kernels that plans share are in the file once.
+    mesh, options, variants = CELLS[0]
+    sizes = []
+    for own in ({}, variants):
+        sizes.append(os.path.getsize(compiled(mesh, options, own)[0].path))
+    print("bytes of a file without and with three variants:", sizes)
+
+    refused(["--variant=narrow"], "variant 'narrow': expected a name of letters")
+    refused(["--variant=a b: wire=bf16"], "variant 'a b': expected a name")
+    refused(["--variant=a: wire=bf16", "--variant=a: buckets=one"], "'a' is given twice")
+    refused(["--variant=a: wire=f33"], "--variant 'a'")
+    refused(["--variant=a: mesh=dp:4"], "variant 'a' has another mesh")
+    refused(["--variant=a: zero=1", "--options=zero=3"], "variant 'a' has state 'weight' as")
+    refused(["--variant=a: loss-scale=dynamic"], "variant 'a' has state 'loss_scale")
+    refused(["--variant=a: buckets=one", "--emit=llvm"], "expected --variant with")
+
+    try:
+        mpcomm.launch(dying, np=2, args=CELLS[0])
+    except mpcomm.Error as error:
+        print(type(error).__name__)
+
+
+if __name__ == "__main__":
+    main()

@@ -95,8 +95,10 @@ static Kept readKept(ModuleOp module) {
         continue;
       std::string &what = kept.state[argument.getString("name")->str()];
       what = role.str();
-      for (StringRef key : {"type", "shape", "split"})
-        what += " " + textOf(argument.get(key));
+      what += (" " + argument.getString("dtype").value_or("")).str();
+      for (StringRef key : {"shape", "global_shape", "sharding"})
+        if (const json::Value *value = argument.get(key))
+          what += " " + key.str() + " " + textOf(value);
     }
   return kept;
 }

@@ -290,7 +290,9 @@ static int compilePlan(const CompileOptions &options, const std::string &input,
   if (options.from == From::Graph) {
     if (failed(mpcomm::describeGraph(module, plan.options, reason)) ||
         failed(mpcomm::buildCompilePipeline(passes, plan.options, reason)))
-      return fail(reason);
+      return fail(plan.name.empty()
+                      ? reason
+                      : "--variant '" + plan.name + "': " + reason);
   } else {
     if (options.np > 0)
       return fail("expected no --np: rank programs have a mesh");

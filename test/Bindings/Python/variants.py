@@ -19,7 +19,7 @@ import mpcomm
 import torch
 from torch import nn
 
-STEPS, SAMPLES = 300, 8
+STEPS, SAMPLES = 400, 8
 
 # (mesh, options of all plans, variants that compute the same bits)
 CELLS = [
@@ -73,7 +73,7 @@ def trained(mesh, options, variants, seed):
         return losses, session.state_dict(), switches
 
 
-def dying(mesh, options, variants):
+def dying(mesh, options, variants, found):
     program, batches = compiled(mesh, options, variants)
     with mpcomm.Session(program, timeout=60) as session:
         session.step(batches[0])
@@ -84,7 +84,8 @@ def dying(mesh, options, variants):
             session.switch("none")
             raise AssertionError("a rank switched without the other")
         except mpcomm.Error as error:
-            print("named:", "rank 1" in str(error), time.monotonic() - begin < 30, flush=True)
+            with open(found, "w", encoding="utf-8") as file:
+                file.write(f"{time.monotonic() - begin < 30} {error}")
             os._exit(0)
 
 
@@ -115,22 +116,30 @@ def main():
     mesh, options, variants = CELLS[0]
     sizes = []
     for own in ({}, variants):
-        sizes.append(os.path.getsize(compiled(mesh, options, own)[0].path))
+        program, _ = compiled(mesh, options, own)
+        sizes.append(os.path.getsize(program.path))
     print("bytes of a file without and with three variants:", sizes)
 
     refused(["--variant=narrow"], "variant 'narrow': expected a name of letters")
-    refused(["--variant=a b: wire=bf16"], "variant 'a b': expected a name")
+    refused(["--variant=a b: wire=bf16"], "variant 'a b: wire=bf16': expected a name")
     refused(["--variant=a: wire=bf16", "--variant=a: buckets=one"], "'a' is given twice")
     refused(["--variant=a: wire=f33"], "--variant 'a'")
     refused(["--variant=a: mesh=dp:4"], "variant 'a' has another mesh")
-    refused(["--variant=a: zero=1", "--options=zero=3"], "variant 'a' has state 'weight' as")
+    refused(["--variant=a: zero=1", "--options=zero=3"],
+            "variant 'a' has state 'bias' as parameter f32 shape [2], expected parameter f32 "
+            "shape [1]")
     refused(["--variant=a: loss-scale=dynamic"], "variant 'a' has state 'loss_scale")
     refused(["--variant=a: buckets=one", "--emit=llvm"], "expected --variant with")
 
+    found = os.path.join(sys.argv[1], "found")
     try:
-        mpcomm.launch(dying, np=2, args=CELLS[0])
-    except mpcomm.Error as error:
-        print(type(error).__name__)
+        mpcomm.launch(dying, np=2, args=(*CELLS[0], found))
+        raise AssertionError("a launch of a rank that died went well")
+    except mpcomm.Error:
+        pass
+    with open(found, encoding="utf-8") as file:
+        text = file.read()
+    assert text.startswith("True ") and "rank 1" in text, text
 
 
 if __name__ == "__main__":

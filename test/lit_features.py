@@ -90,10 +90,16 @@ def set_environment(config):
         env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
         # LLVM's arenas mark their free memory as poisoned where this build
         # instantiates them; the libraries that fill it do not unmark it.
+        # Memory that there cannot be is refused, as without a sanitizer.
         options = env.get("ASAN_OPTIONS", "")
-        if "allow_user_poisoning" not in options:
-            options = ":".join(filter(None, [options, "allow_user_poisoning=0"]))
+        for name, value in [("allow_user_poisoning", 0), ("allocator_may_return_null", 1)]:
+            if name not in options:
+                options = ":".join(filter(None, [options, "%s=%d" % (name, value)]))
         env["ASAN_OPTIONS"] = options
+        # Gloo keeps an address that it has looked up where a socket fails.
+        folder = os.path.join(config.mpcomm_src_root, "test", "Inputs")
+        env.setdefault("LSAN_OPTIONS", "print_suppressions=0:suppressions="
+                       + os.path.join(folder, "leaks.supp"))
 
 
 def set_features(config, lit_config):

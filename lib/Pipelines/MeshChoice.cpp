@@ -227,10 +227,19 @@ static void addCandidates(MeshCandidate candidate, ModuleOp graph,
     keeping.keepBytes = added.limitBytes - added.peakBytes;
     if (keeping.keepBytes >= countParameterBytes(graph))
       keeping.keepBytes = -1;
-    int64_t sent = added.sentBytes; // the list may grow
-    if (keeping.keepBytes != 0 &&
-        addCandidate(keeping, graph, options, choice).sentBytes == sent)
-      choice.candidates.pop_back(); // too little for any
+    if (keeping.keepBytes == 0)
+      continue;
+    MeshCandidate without = added; // the list may grow
+    int chosen = choice.chosen;
+    const MeshCandidate &with = addCandidate(keeping, graph, options, choice);
+    // Too little for any: the same program.
+    if (with.error.empty() && with.seconds == without.seconds &&
+        with.compute == without.compute &&
+        with.sentBytes == without.sentBytes &&
+        with.peakBytes == without.peakBytes) {
+      choice.candidates.pop_back();
+      choice.chosen = chosen;
+    }
   }
 }
 

@@ -111,6 +111,8 @@ private:
   struct LoadedProgram : OpenProgram {
     void *arena = nullptr;
     uint64_t arenaBytes = 0;
+    /// After which step all that it holds here had the values of the job.
+    uint64_t freshAt = 0;
   };
   /// A tensor of the state, on whatever rank.
   struct TableEntry {
@@ -163,6 +165,9 @@ private:
   compare(uint64_t mine,
           const std::function<Error(size_t, uint64_t, uint64_t)> &describe);
   Error agreeOnProgram(const Program &program);
+  /// State that the program has here and the current one has not, so that steps
+  /// since have passed it by; empty: none.
+  std::string findStale(const LoadedProgram &program) const;
   uint64_t arenaBytesOf(const OpenProgram &opened) const;
   Error openProgram(LoadedProgram &loaded, uint32_t traceCapacity,
                     const LoadedProgram *first);

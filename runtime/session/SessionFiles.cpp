@@ -306,6 +306,8 @@ Error Session::resume(const std::string &path, bool anyway) {
   if (Error error = useFile(path, /*complete=*/true, &info, anyway))
     return error;
   adopt(*info);
+  for (LoadedProgram &loaded : programs)
+    loaded.freshAt = steps;
   resumed = std::move(info);
   resumedFrom = path;
   for (auto &[target, to] : saved)

@@ -259,6 +259,7 @@ Error Session::load(const Expected<OpenProgram> &opened, uint32_t traceCapacity,
   size_t first = programs.size();
   for (LoadedProgram &program : all) {
     programs.push_back(std::move(program));
+    programs.back().freshAt = steps;
     bool isFirst = programs.size() == first + 1;
     if ((error = openProgram(programs.back(), traceCapacity,
                              isFirst ? nullptr : &programs[first])))
@@ -321,14 +322,33 @@ void Session::use(size_t number) {
                   programs[number].arena);
 }
 
+std::string Session::findStale(const LoadedProgram &program) const {
+  if (program.freshAt == steps)
+    return {};
+  std::set<std::string> known;
+  for (const ManifestFunction *function :
+       programs[current].functions.of(index()))
+    for (size_t i = 0; function && i < function->arguments.size(); ++i)
+      known.insert(function->arguments[i].name);
+  for (const ManifestFunction *function : program.functions.of(index()))
+    for (size_t i = 0; function && i < function->arguments.size(); ++i) {
+      const ManifestArgument &argument = function->arguments[i];
+      if (isState(argument.role) && !argument.copyOf &&
+          !known.count(argument.name))
+        return argument.name;
+    }
+  return {};
+}
+
 Error Session::switchTo(uint32_t number) {
   if (Error error = checkReady())
     return error;
   if (number >= programs.size())
     return fail("program ", number, ", expected one of ", programs.size());
+  std::string stale = findStale(programs[number]);
   struct Place {
-    uint64_t number, step;
-  } mine{number, steps};
+    uint64_t number, step, isStale;
+  } mine{number, steps, !stale.empty()};
   std::vector<Place> all(rank->size());
   if (Error error = rank->gather(&mine, all.data(), sizeof(mine)))
     return failed(error);
@@ -337,8 +357,16 @@ Error Session::switchTo(uint32_t number) {
       return fail("rank ", other, " switches to program ", all[other].number,
                   " after step ", all[other].step, ", rank 0 to program ",
                   all[0].number, " after step ", all[0].step);
+  for (size_t other = 0; other < all.size(); ++other)
+    if (all[other].isStale)
+      return fail("rank ", other, " holds ",
+                  other == index() ? "'" + printable(stale) + "'"
+                                   : std::string("state"),
+                  " in program ", number, " and not in the current one, which ",
+                  "has made steps since it was loaded: load it again");
   if (Error error = renewCopies())
     return callFailed(error);
+  programs[current].freshAt = steps;
   use(number);
   emit(MPCOMM_EVENT_SWITCHED, programs[number].program->path());
   return {};

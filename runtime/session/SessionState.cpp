@@ -445,6 +445,9 @@ Error Session::setSeed(uint64_t value) {
 }
 
 Error Session::setStep(uint64_t value) {
+  for (LoadedProgram &loaded : programs)
+    if (loaded.freshAt == steps)
+      loaded.freshAt = value;
   steps = value;
   fedStep.reset();
   return {};

@@ -66,7 +66,8 @@ namespace {
 /// What a session keeps from one program to the next.
 struct Kept {
   std::string mesh;
-  /// By name of state: role, type, shape and part.
+  /// By name of state: role, type, shape and part, and the programs of a
+  /// pipeline's ranks that have it.
   std::map<std::string, std::string> state;
 };
 
@@ -93,12 +94,18 @@ static Kept readKept(ModuleOp module) {
       StringRef role = argument.getString("role").value_or("");
       if (role == "batch" || role == "hyperparameter" || role == "rng")
         continue;
-      std::string &what = kept.state[argument.getString("name")->str()];
-      what = role.str();
+      std::string &known = kept.state[argument.getString("name")->str()];
+      std::string what = role.str();
       what += (" " + argument.getString("dtype").value_or("")).str();
       for (StringRef key : {"shape", "global_shape", "sharding"})
         if (const json::Value *value = argument.get(key))
           what += " " + key.str() + " " + textOf(value);
+      // Which ranks hold it: each function says for which it is.
+      std::string place = textOf(function.getAsObject()->get("coordinates"));
+      if (known.empty())
+        known = what;
+      if (!place.empty() && known.find(place) == std::string::npos)
+        known += " on ranks " + place;
     }
   return kept;
 }

@@ -259,16 +259,20 @@ static int addVariants(const CompileOptions &options, Plans &plans) {
     if (!names.insert(request->name).second)
       return fail("--variant: '" + request->name +
                   "' is given twice, expected each name once");
-    if (options.emit != Emit::Program || options.from != From::Graph ||
-        plans.front()->options.target != "cpu")
-      return fail("expected --variant with a training graph, for a program "
-                  "file, and for processors");
     auto plan = std::make_unique<Plan>();
     plan->name = request->name;
     plan->options.copyOptionValuesFrom(plans.front()->options);
     std::string reason;
     if (failed(plan->options.parse(request->settings, reason)))
       return fail("--variant '" + plan->name + "': " + reason);
+    if (options.emit != Emit::Program || options.from != From::Graph ||
+        plans.front()->options.target != "cpu" || plan->options.target != "cpu")
+      return fail("expected --variant with a training graph, for a program "
+                  "file, and for processors");
+    if (plan->options.cpu != plans.front()->options.cpu ||
+        plan->options.features != plans.front()->options.features)
+      return fail("--variant '" + plan->name +
+                  "': expected the processor as --cpu, for all of the file");
     if (mpcomm::hasChoice(plan->options))
       return fail("--variant '" + plan->name +
                   "': expected a given mesh and level of zero");
@@ -404,7 +408,6 @@ int main(int argc, char **argv) {
   FailureOr<size_t> chosen = choose(options, compile, modules);
   if (failed(chosen))
     return 1;
-  OwningOpRef<ModuleOp> &module = modules[*chosen];
 
   Plans plans;
   plans.push_back(std::make_unique<Plan>());

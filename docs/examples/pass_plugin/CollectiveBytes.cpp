@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Says what each collective sends, and fails where the functions of a module
-// send more than they may. docs/Guides/PassPlugin.md shows how it is used.
+// Says what each collective carries, and fails where a function carries more
+// than it may. docs/Guides/PassPlugin.md shows how it is used.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,7 +49,7 @@ struct CollectiveBytes
   }
 
   Option<int64_t> limit{*this, "limit", llvm::cl::init(-1),
-                        llvm::cl::desc("bytes a function may send; -1: any")};
+                        llvm::cl::desc("bytes a function may carry; -1: any")};
 };
 
 } // namespace

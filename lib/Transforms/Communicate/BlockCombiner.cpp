@@ -246,15 +246,20 @@ void BlockCombiner::planGathers(MutableArrayRef<BucketCandidate> gathers) {
                                 : isBefore(a.ready, b.ready);
     });
     // A run ends before the first one that is ready after the run's first use.
+    // Nor does one join that is used before all of the run are ready.
     size_t begin = 0;
-    Operation *use = nullptr;
+    Operation *use = nullptr,
+              *ready = nullptr; // the first, the last of the run
     for (size_t i = 0; i < candidates.size(); ++i) {
-      if (use && !isBefore(candidates[i].ready, use)) {
+      const BucketCandidate &next = candidates[i];
+      if ((use && !isBefore(next.ready, use)) ||
+          (i > begin && next.use && !isBefore(ready, next.use))) {
         planRun(MutableArrayRef(candidates).slice(begin, i - begin));
         begin = i;
-        use = nullptr;
+        use = ready = nullptr;
       }
-      use = getEarlierUse(use, candidates[i].use);
+      use = getEarlierUse(use, next.use);
+      ready = getLater(ready, next.ready);
     }
     planRun(MutableArrayRef(candidates).drop_front(begin));
   }

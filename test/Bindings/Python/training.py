@@ -110,12 +110,12 @@ with mpcomm.Session(program) as session:
     assert set(one) == {"loss", "accuracy"}
     assert session.output().shape == (8, 4)
 
-    # All samples count alike, whatever the batches: 27 in four, two of which fill no batch
+    # All samples count alike, whatever the batches: 27 in five, two of which fill no batch
     # of the program; or at once. Copies add and subtract up to 7 times what a sample has.
     x, y = (torch.cat([b[i] for b in batches[:4]])[:27] for i in (0, 1))
     with torch.no_grad():
         wanted = {k: v.item() for k, v in with_metric(model(x), y).items()}
-    sizes = [8, 3, 8, 8]
+    sizes = [8, 3, 8, 5, 3]
     for given in list(zip(x.split(sizes), y.split(sizes))), (x, y), (x.numpy(), y.numpy()):
         means = session.evaluate(given)
         # 8-sample means are of single precision, and so are accuracies of thirds.

@@ -127,8 +127,16 @@ def main():
     refused(["--variant=a: mesh=dp:4"], "variant 'a' has another mesh")
     refused(["--variant=a: zero=1", "--options=zero=3"],
             "variant 'a' has state 'bias' as parameter f32 shape [2], expected parameter f32 "
-            "shape [1]")
+            "shape [1] global_shape [2] sharding")
+    try:  # with layers on other ranks
+        compiled("pp:2", {"micro_batches": 4, "boundaries": "0.*=0,2.*=0,4.*=1"},
+                 {"other": {"boundaries": "0.*=0,2.*=1,4.*=1"}})
+        raise AssertionError("a variant with another placement was taken")
+    except mpcomm.CompileError as error:
+        assert "variant 'other'" in str(error) and " on ranks " in str(error), error
     refused(["--variant=a: loss-scale=dynamic"], "variant 'a' has state 'loss_scale")
+    refused(["--variant=a: target=cuda"], "expected --variant with")
+    refused(["--variant=a: cpu=x86-64"], "expected the processor as --cpu")
     refused(["--variant=a: buckets=one", "--emit=llvm"], "expected --variant with")
 
     found = os.path.join(sys.argv[1], "found")

@@ -127,8 +127,7 @@ program, _ = checks.train(mi.JaxWorkload(step=with_key, state=(PARAMS, zeros, ja
                                          batch=8, dataset=DATA, name="key"))
 found = roles(program)
 assert len(found.parameter) == len(found.optimizer_state) == 6, found
-assert found.buffer[:2] == ["2", "3"] and len(found.buffer) == 3, found
-assert found.buffer[2].endswith(".constant"), found  # the rotations of threefry
+assert found.buffer == ["2", "3"], found  # the rotations of threefry are in the graph
 program, _ = checks.train(mi.JaxWorkload(
     loss=lambda p, b, key: dropping(p, key, b), params=PARAMS, optimizer=optax.sgd(0.1), batch=8,
     dataset=DATA, rng=True, name="rng"))

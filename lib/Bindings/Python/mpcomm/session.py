@@ -306,11 +306,16 @@ class Session:
         taker = self._batches_of(function)
         size = self._samples_of(function)
 
+        runs = 0
+
         def run(part: Any, weight: int) -> None:
+            nonlocal runs
+            runs += 1
             taker.take(part)
             self._handle("evaluate", function.encode(), taker.arrays, taker.count,
                          self._references[0])
-            for name, value in {"loss": self._result.loss, **self._metrics()}.items():
+            found = {"loss": self._result.loss, **self._metrics()}
+            for name, value in found.items() if weight else ():
                 totals[name] = totals.get(name, 0.0) + weight * value
 
         for batch in [batches] if one else batches:
@@ -326,11 +331,15 @@ class Session:
                 samples += held
         if not samples:
             raise Error("expected at least one batch to evaluate, found none")
-        means = self._over_ranks(totals, samples)
+        # Where ranks communicate in an evaluation, all make as many.
+        known = self._state.gather(struct.pack("<q", runs), self.size)
+        for _ in range(max(struct.unpack("<q", k)[0] for k in known) - runs):
+            run(short[0] if short else part, 0)
+        means, everyone = self._over_ranks(totals, samples)
         if self._callbacks:
             metrics = {k: v for k, v in means.items() if k != "loss"}
             self._report("evaluate", means["loss"], metrics, began,
-                         samples * self.data_ranks if size else 0)
+                         everyone * self.data_ranks // self.size if size else 0)
         return means
 
     def _samples_of(self, function: str) -> int:
@@ -342,17 +351,20 @@ class Session:
             self._samples[function] = max(struct.unpack("<q", k)[0] for k in known)
         return self._samples[function]
 
-    def _over_ranks(self, totals: Dict[str, float], samples: int) -> Dict[str, float]:
-        """The means over the samples of all ranks."""
+    def _over_ranks(self, totals: Dict[str, float],
+                    samples: int) -> Tuple[Dict[str, float], int]:
+        """The means over the samples of all ranks, and how many these are."""
         mine = (ctypes.c_double * (1 + len(totals)))(samples, *totals.values())
         everyone = [mine.__class__.from_buffer_copy(b)
                     for b in self._state.gather(bytes(mine), self.size)]
         count = sum(e[0] for e in everyone)
-        return {name: sum(e[1 + i] for e in everyone) / count for i, name in enumerate(totals)}
+        return {name: sum(e[1 + i] for e in everyone) / count
+                for i, name in enumerate(totals)}, int(count)
 
     def output(self, name: str = "output") -> Any:
-        """A copy of a result of the last evaluation on this rank's samples; with
-        micro-batches, on the last of them."""
+        """A copy of a result of the last evaluation on this rank's samples: on the last
+        ones where they were more than fill a batch of the program; behind fewer, copies of
+        the last of them are evaluated, too."""
         try:
             return self._state.result(name)
         except Error as error:

@@ -368,7 +368,9 @@ Error Session::switchTo(uint32_t number) {
     return callFailed(error);
   programs[current].freshAt = steps;
   use(number);
-  emit(MPCOMM_EVENT_SWITCHED, programs[number].program->path());
+  const Program &now = *programs[number].program;
+  emit(MPCOMM_EVENT_SWITCHED,
+       now.path() + (now.variant().empty() ? "" : ":" + now.variant()));
   return {};
 }
 

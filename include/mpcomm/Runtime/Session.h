@@ -601,7 +601,7 @@ MPCOMM_SESSION_API mprt_status mpcomm_session_abort(mpcomm_session *session,
 
 typedef enum MPRT_ENUM_TYPE {
   MPCOMM_EVENT_LOADED = 0,    /* text: the path                              */
-  MPCOMM_EVENT_SWITCHED = 1,  /* text: the path                              */
+  MPCOMM_EVENT_SWITCHED = 1,  /* text: the path; of a variant path:name      */
   MPCOMM_EVENT_STEP = 2,      /* value: the loss                             */
   MPCOMM_EVENT_EVALUATED = 3, /* value: the loss; text: the function         */
   MPCOMM_EVENT_SNAPSHOT = 4,  /* the state is copied; text: the path         */

@@ -64,12 +64,18 @@ static int64_t sinkUpdates(Block &block) {
     };
     if (after || !llvm::is_sorted(dependents, isLess)) {
       std::map<int64_t, SmallVector<Operation *>> byNumber;
+      size_t resorted = 0; // that have one of a smaller number behind them
+      int64_t least = std::numeric_limits<int64_t>::max();
+      for (auto [number, op] : llvm::reverse(dependents)) {
+        resorted += number > least;
+        least = std::min(least, number);
+      }
       for (auto [number, op] : dependents)
         byNumber[number].push_back(op);
       for (auto &[number, ops] : byNumber)
         for (Operation *op : ops)
           op->moveBefore(&block, end);
-      after = std::max<size_t>(after, 1);
+      after = std::max(after, resorted);
     }
     moved += after;
     late.clear();

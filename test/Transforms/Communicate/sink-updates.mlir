@@ -116,7 +116,7 @@ func.func @gathers(%w: tensor<4xf32>, %s: tensor<2xf32>, %lr: tensor<f32>) -> (t
 
 // Updates go by the order of their collectives, not by that of parameters. What
 // only gives a gathered parameter its shape goes to the end.
-// REMARK: SinkUpdates{{.*}}Function=order | moved=
+// REMARK: SinkUpdates{{.*}}Function=order | moved=3
 // CHECK-LABEL: func.func @order
 func.func @order(%w: tensor<2xf32>, %v: tensor<2xf32>, %x: tensor<4xf32>, %y: tensor<4xf32>, %lr: tensor<f32>) -> (tensor<2x2xf32>, tensor<4xf32>) {
   // CHECK-NEXT: %[[R0:.*]] = mpcomm.reduce_scatter(%arg2)

@@ -190,14 +190,6 @@ BlockCombiner::getGatherPlaces(const BucketingPlan &plan,
   return places;
 }
 
-/// The op that `use`, if it only moves what it takes, moves it for; null: the
-/// terminator.
-static Operation *getReader(Operation *use) {
-  while (use && isMovedOnce(use))
-    use = *use->user_begin();
-  return use && use->hasTrait<OpTrait::IsTerminator>() ? nullptr : use;
-}
-
 /// Moves gathers of state, which could all be the first, to where they are
 /// needed next (getGatherBefore).
 void BlockCombiner::boundGathers(const BucketingPlan &plan,

@@ -100,13 +100,10 @@ bool mpcomm::isMovedOnce(Operation *op) {
          op->hasOneUse() && op->user_begin()->getBlock() == op->getBlock();
 }
 
-bool mpcomm::isReadAtEnd(Operation *op) {
-  while (isMovedOnce(op)) {
-    op = *op->user_begin();
-    if (op->hasTrait<OpTrait::IsTerminator>())
-      return true;
-  }
-  return false;
+Operation *mpcomm::getReader(Operation *use) {
+  while (use && isMovedOnce(use))
+    use = *use->user_begin();
+  return use && use->hasTrait<OpTrait::IsTerminator>() ? nullptr : use;
 }
 
 Operation *mpcomm::getLatePlace(Operation *op) {

@@ -53,8 +53,9 @@ mlir::Operation *getFirstUse(mlir::Operation *op);
 
 /// Whether `op` only moves its one operand, for one op of its block.
 bool isMovedOnce(mlir::Operation *op);
-/// Whether such ops alone are between `op`, itself one, and the terminator.
-bool isReadAtEnd(mlir::Operation *op);
+/// The op for which such ops, beginning with `use`, move what `use` takes;
+/// null: the terminator.
+mlir::Operation *getReader(mlir::Operation *use);
 
 /// Whether `op` gathers arguments of its function that are split: nothing but
 /// memory keeps it from being the first of all.

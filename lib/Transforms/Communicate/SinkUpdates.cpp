@@ -95,7 +95,7 @@ static int64_t sinkUpdates(Block &block) {
     }
     ++it;
     if (int64_t last = late.empty() ? 0 : getLast(op, late)) {
-      if (isReadAtEnd(op))
+      if (isMovedOnce(op) && !getReader(op))
         last = std::numeric_limits<int64_t>::max();
       late[op] = last;
       dependents.push_back({last, op});

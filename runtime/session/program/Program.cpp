@@ -101,19 +101,20 @@ Expected<std::shared_ptr<void>> openLibrary(const std::string &path,
   return status;
 }
 
+Error missingSymbol(const std::string &path, const std::string &symbol) {
+  return fail(path, ": symbol '", printable(symbol),
+              "' is missing, expected a program made by mpcomm-compile");
+}
+
 /// Checks the file's ABI number and processor features; its manifest. What a
 /// variant exports has a `suffix`.
 Expected<Manifest> readManifest(const std::string &path,
                                 const ProgramFile &file,
                                 const std::string &suffix) {
-  auto missing = [&](const std::string &symbol) {
-    return fail(path, ": symbol '", symbol,
-                "' is missing, expected a program made by mpcomm-compile");
-  };
   uint32_t version;
   std::string_view abi = file.contentsOf("mpcomm_abi_version" + suffix);
   if (abi.size() != sizeof(version))
-    return missing("mpcomm_abi_version" + suffix);
+    return missingSymbol(path, "mpcomm_abi_version" + suffix);
   std::memcpy(&version, abi.data(), sizeof(version));
   if (version != MPRT_ABI_VERSION)
     return fail(path, ": compiled for ABI ", version,
@@ -121,7 +122,7 @@ Expected<Manifest> readManifest(const std::string &path,
                 "; compile the program again");
   std::string_view text = file.contentsOf("mpcomm_manifest" + suffix);
   if (text.empty())
-    return missing("mpcomm_manifest" + suffix);
+    return missingSymbol(path, "mpcomm_manifest" + suffix);
   Expected<Manifest> manifest = parseManifest(text.substr(0, text.find('\0')));
   if (manifest.failed())
     return fail(path, ": ", manifest.message());
@@ -158,11 +159,6 @@ Expected<std::vector<std::string>> readVariants(const std::string &path,
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return names;
-}
-
-Error missingSymbol(const std::string &path, const std::string &symbol) {
-  return fail(path, ": symbol '", printable(symbol),
-              "' is missing, expected a program made by mpcomm-compile");
 }
 
 std::string suffixOf(const std::string &variant) {

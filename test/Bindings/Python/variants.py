@@ -112,14 +112,6 @@ def main():
         print(mesh, options, f"{switches} switches, loss {losses[0]:.4f} -> {losses[-1]:.4f}")
     print(f"{total} switches in {len(CELLS) * STEPS} steps")
 
-    # Kernels that plans share are in the file once.
-    mesh, options, variants = CELLS[0]
-    sizes = []
-    for own in ({}, variants):
-        program, _ = compiled(mesh, options, own)
-        sizes.append(os.path.getsize(program.path))
-    print("bytes of a file without and with three variants:", sizes)
-
     refused(["--variant=narrow"], "variant 'narrow': expected a name of letters")
     refused(["--variant=a b: wire=bf16"], "variant 'a b: wire=bf16': expected a name")
     refused(["--variant=a: wire=bf16", "--variant=a: buckets=one"], "'a' is given twice")

@@ -95,7 +95,48 @@ static std::string checkLossScale(const CompileOptions &options) {
 
 /// Wire types of which blocks have scales: whole buckets are compressed.
 static bool isScaledWire(StringRef wire) {
-  return wire == "i8" || wire == "f8E4M3FN" || wire == "f8E5M2";
+  return wire == "i8" || wire == "f8E4M3FN" || wire == "f8E5M2" ||
+         wire == "i4" || wire == "i1";
+}
+
+static bool isPipeline(const CompileOptions &options);
+
+/// Whether gradients are scaled when they meet.
+static bool hasLossScale(const CompileOptions &options) {
+  ScaleLossPassOptions scaling;
+  return parseLossScale(options, scaling) &&
+         (scaling.mode == LossScaling::Auto
+              ? options.precision == "f16"
+              : scaling.mode != LossScaling::None);
+}
+
+/// Whether what the wire loses goes into the next step: where it is asked for,
+/// and where without that a step would hardly be one.
+static bool keepsLost(const CompileOptions &options) {
+  if (options.errorFeedback.hasValue())
+    return options.errorFeedback && isScaledWire(options.wire);
+  return options.wire == "i4" || options.wire == "i1";
+}
+
+/// What keeps ranks from keeping what compression loses; empty: nothing does.
+static std::string checkCompression(const CompileOptions &options) {
+  std::string with = options.lowRank
+                         ? "low-rank=" + std::to_string(options.lowRank)
+                         : "error-feedback of wire=" + options.wire;
+  if (options.lowRank < 0 || options.lowRank > 64)
+    return with + ": expected a rank from 0 to 64";
+  if (options.errorFeedback && !isScaledWire(options.wire))
+    return "error-feedback: expected a wire of 8 bits or fewer";
+  if (options.lowRank == 0 && !keepsLost(options))
+    return "";
+  if (options.zero != "0")
+    return with + ": expected zero=0, where ranks have whole gradients";
+  if (isPipeline(options))
+    return with + ": expected a mesh without stages";
+  if (hasLossScale(options))
+    return with + ": expected no loss scaling, for a gradient that overflows "
+                  "would stay in what is lost";
+  return "";
 }
 
 namespace {
@@ -224,7 +265,7 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
   if (!wire.empty() && wire != "f32" && wire != "f16" && wire != "bf16" &&
       !isScaledWire(wire)) {
     reason = "cannot send gradients as '" + wire +
-             "': expected f32, f16, bf16, i8, f8E4M3FN or f8E5M2";
+             "': expected f32, f16, bf16, i8, f8E4M3FN, f8E5M2, i4 or i1";
     return failure();
   }
   if (wireMinBytes < -1) {
@@ -248,6 +289,10 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
   }
   if (microBatches < 1) {
     reason = "expected at least 1 micro-batch";
+    return failure();
+  }
+  if (std::string wrong = checkCompression(*this); !wrong.empty()) {
+    reason = "cannot send gradients with " + wrong;
     return failure();
   }
   if (schedule != "auto" && !parsePipelineKind(schedule.getValue())) {
@@ -417,6 +462,13 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   if (zero > 0)
     addChecked(passes, createLocalizePass());
 
+  // Gradients are complete where they meet.
+  if (options.lowRank > 0) {
+    LowRankGradientsPassOptions lowRank;
+    lowRank.rank = options.lowRank;
+    addChecked(passes, createLowRankGradientsPass(lowRank), Meaning::Recorded);
+  }
+
   // What need not travel is not worth a bucket.
   SimplifyCollectivesPassOptions simplify;
   simplify.cluster = options.getCluster();
@@ -449,6 +501,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     CompressCollectivesPassOptions compress;
     compress.type = options.wire;
     compress.minBytes = options.wireMinBytes;
+    compress.errorFeedback = keepsLost(options);
     compress.cluster = options.getCluster();
     compress.profileFile = options.profileFile;
     addChecked(passes, createCompressCollectivesPass(compress),
@@ -542,6 +595,10 @@ LogicalResult mpcomm::buildCompilePipeline(OpPassManager &passes,
   if (failed(ranks))
     return failure();
   buildGraphPipeline(passes, options, *ranks);
+  ForecastStepPassOptions forecast;
+  forecast.cluster = options.getCluster();
+  forecast.profileFile = options.profileFile;
+  passes.addPass(createForecastStepPass(forecast));
   buildLowerPipeline(passes, options);
   buildProgramPipeline(passes, options);
   return success();

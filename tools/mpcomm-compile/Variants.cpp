@@ -94,6 +94,10 @@ static Kept readKept(ModuleOp module) {
       StringRef role = argument.getString("role").value_or("");
       if (role == "batch" || role == "hyperparameter" || role == "rng")
         continue;
+      // What a rank has of its own waits until a plan takes it again.
+      const json::Object *sharding = argument.getObject("sharding");
+      if (sharding && sharding->getBoolean("local").value_or(false))
+        continue;
       std::string &known = kept.state[argument.getString("name")->str()];
       std::string what = role.str();
       what += (" " + argument.getString("dtype").value_or("")).str();

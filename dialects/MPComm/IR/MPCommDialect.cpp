@@ -55,7 +55,7 @@ Operation *MPCommDialect::materializeConstant(OpBuilder &builder,
 static LogicalResult verifySharding(Operation *op, NamedAttribute attr,
                                     function_ref<std::string()> what, Type type,
                                     DictionaryAttr all) {
-  auto whole = dyn_cast<RankedTensorType>(type);
+  auto whole = dyn_cast<ShapedType>(type);
   TypeAttr global;
   if (Attribute given = all.get(kGlobalTypeAttr)) {
     global = dyn_cast<TypeAttr>(given);
@@ -71,7 +71,8 @@ static LogicalResult verifySharding(Operation *op, NamedAttribute attr,
   if (attr.getName() == kGlobalTypeAttr)
     return success();
   auto sharding = dyn_cast<ShardingAttr>(attr.getValue());
-  if (!sharding || !whole || sharding.getRank() != whole.getRank())
+  if (!sharding || !whole || !whole.hasRank() ||
+      sharding.getRank() != whole.getRank())
     return op->emitOpError()
            << "expects '" << kShardingAttr << "' of " << what()
            << " to be #mpcomm.sharding<...> with a list for each dimension of "

@@ -20,10 +20,12 @@
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
+#include "mpcomm/Dialect/MPRT/IR/ForecastAttr.h"
 #include "mpcomm/Dialect/MPRT/IR/GraphAttr.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace mpcomm;
@@ -447,6 +449,33 @@ static bool isGraphDescription(DictionaryAttr graph) {
          });
 }
 
+/// Whether `forecast` has what the manifest says of one.
+static bool isForecast(DictionaryAttr forecast) {
+  auto list = [&](StringRef name) {
+    auto values = forecast.getAs<DenseF64ArrayAttr>(name);
+    return values ? values.asArrayRef() : ArrayRef<double>();
+  };
+  auto compute = forecast.getAs<FloatAttr>(kForecastCompute);
+  ArrayRef<double> bandwidth = list(kForecastBandwidth),
+                   step = list(kForecastStep),
+                   communication = list(kForecastCommunication);
+  auto isPositive = [](double value) {
+    return value > 0 && std::isfinite(value);
+  };
+  if (!forecast.getAs<StringAttr>(kForecastLink) || !compute ||
+      !(compute.getValueAsDouble() >= 0) || bandwidth.size() < 2 ||
+      step.size() != bandwidth.size() ||
+      communication.size() != bandwidth.size() ||
+      !llvm::all_of(bandwidth, isPositive) || !llvm::all_of(step, isPositive) ||
+      !llvm::all_of(communication, isPositive))
+    return false;
+  for (size_t row = 1; row < bandwidth.size(); ++row)
+    if (bandwidth[row] >= bandwidth[row - 1] ||
+        communication[row] <= communication[row - 1])
+      return false;
+  return true;
+}
+
 LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attr) {
   StringRef name = attr.getName();
@@ -475,6 +504,16 @@ LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
                            "a dictionary of digest, structure (strings), batch "
                            "(an i64), optimizer (an array of strings) and "
                            "options (a dictionary of strings), on a module");
+    return success();
+  }
+  if (name == kForecastAttr) {
+    auto forecast = dyn_cast<DictionaryAttr>(attr.getValue());
+    if (!isa<ModuleOp>(op) || !forecast || !isForecast(forecast))
+      return emitAttrError(op, attr,
+                           "a dictionary of link (a string), compute (a "
+                           "float), and lists of at least two positive doubles "
+                           "that run parallel: bandwidth (falling), step, and "
+                           "communication (rising), on a module");
     return success();
   }
   if (name == kGridAttr) {

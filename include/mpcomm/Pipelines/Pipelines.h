@@ -141,13 +141,26 @@ struct CompileOptions : public CheckedOptions {
   Option<std::string> wire{
       *this, "wire",
       llvm::cl::desc("Wire type of gradients: f32, f16, bf16, or i8, f8E4M3FN, "
-                     "f8E5M2 with one scale per block; empty: their own type"),
+                     "f8E5M2, i4, i1 (signs) with one scale per block; empty: "
+                     "their own type"),
       llvm::cl::init("")};
   Option<int64_t> wireMinBytes{
       *this, "wire-min-bytes",
       llvm::cl::desc("Smallest bucket that an 8-bit `wire` compresses; -1: if "
                      "it is faster in the model"),
       llvm::cl::init(-1)};
+  Option<bool> errorFeedback{
+      *this, "error-feedback",
+      llvm::cl::desc(
+          "Adds what a `wire` of 8 bits or fewer loses of a gradient "
+          "to the next one; default: for i4 and i1"),
+      llvm::cl::init(false)};
+  Option<int64_t> lowRank{
+      *this, "low-rank",
+      llvm::cl::desc("Sends gradients of matrices as products of two of this "
+                     "rank, and keeps what that loses for the next step "
+                     "(PowerSGD); 0: sends them whole"),
+      llvm::cl::init(0)};
   Option<Averaging> averaging{
       *this, "average", llvm::cl::desc("When gradients are divided by ranks"),
       llvm::cl::init(Averaging::After),

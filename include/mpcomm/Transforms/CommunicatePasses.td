@@ -324,7 +324,9 @@ def CompressCollectivesPass
 
     `type` is how elements travel: `f16` and `bf16` by a cast; `i8`, `f8E4M3FN`
     and `f8E5M2` with one f32 scale per `block` elements, the largest magnitude
-    of the block over that of the format. Without `type`, only operands with
+    of the block over that of the format; `i4` and `i1` likewise with two and
+    eight elements in a byte, of which `i1` has the signs, and as its scale the
+    mean magnitude of the block. Without `type`, only operands with
     `wire` or with 16-bit elements travel in their type, and the rest is
     unchanged; this is for networks that reduce in the wire type.
 
@@ -333,6 +335,13 @@ def CompressCollectivesPass
     that is faster on the cluster: all_to_all, all_gather and the passes over
     memory that encode, sum and decode, against the all_reduce. `min-bytes`
     decides instead if it is given.
+
+    With `error-feedback`, what is lost of a gradient is added to that of the
+    next step: state `NAME.residual` of its shape, `local` to each rank, which
+    begins as zeros. It is what the rank's own encoding has lost, and for its
+    shard also what the encoding of the sum has lost (Tang et al., "1-bit
+    Adam", ICML 2021, keep both). It belongs to parameters, whatever buckets
+    there are.
 
     Assumes: synchronous collectives; run it after `mpcomm-combine-collectives`.
 
@@ -364,8 +373,10 @@ def CompressCollectivesPass
   }];
   let options = [
     Option<"type", "type", "std::string", "\"\"",
-           "Wire type of elements: f16, bf16, i8, f8E4M3FN or f8E5M2; empty: "
-           "that of the op">,
+           "Wire type of elements: f16, bf16, i8, f8E4M3FN, f8E5M2, i4 or i1; "
+           "empty: that of the op">,
+    Option<"errorFeedback", "error-feedback", "bool", "false",
+           "Add what is lost of a gradient to the next one">,
     Option<"block", "block", "int64_t", "256",
            "Elements that share a scale, and smallest shard of a rank">,
     Option<"minBytes", "min-bytes", "int64_t", "-1",
@@ -523,6 +534,77 @@ def ScheduleOverlapPass : Pass<"mpcomm-schedule-overlap", "::mlir::ModuleOp"> {
            "Simulations of the local search; fewer for large steps">
   ];
   let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
+def ForecastStepPass : Pass<"mpcomm-forecast-step", "::mlir::ModuleOp"> {
+  let summary = "Notes what a step will take on slower and faster links";
+  let description = [{
+    Simulates `@train_step` with the outermost link that it uses at 2^6 to 2^-10
+    times the bandwidth of the cluster, in 33 steps of a factor, and keeps the seconds of the step and of
+    its collectives (but sends and receives) as the attribute `mprt.forecast` of
+    the module. It becomes `forecast` of the manifest, by which a session
+    compares plans on the network that it finds.
+
+    Assumes: IR that passes its verifiers, scheduled.
+
+    Guarantees: the attribute, where the step can be simulated and communicates;
+    nothing else changes. n log n in the number of ops.
+
+    Numerics: exact.
+
+    Example: of a step whose only collective is the all_reduce
+    ```mlir
+    %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<1024xf32>
+    ```
+    it keeps a step that is longer at each lower bandwidth.
+  }];
+  let options = [MPComm_ClusterOption, MPComm_ProfileOption];
+  let dependentDialects = ["::mpcomm::mprt::MPRTDialect"];
+}
+
+def LowRankGradientsPass
+    : Pass<"mpcomm-low-rank-gradients", "::mlir::ModuleOp"> {
+  let summary = "Sends gradients of matrices as products of two thin ones";
+  let description = [{
+    PowerSGD (Vogels, Karimireddy, Jaggi, NeurIPS 2019). In place of the mean
+    of a gradient M, n x m (of more dimensions, the first and all others), with
+    Q the thin matrix of the last step and E what it has left over:
+
+        M += E;  P = orthonormal mean(M Q);  Q = mean(transposed M times P)
+        mean of M = P times transposed Q;  E = M - that
+
+    E and Q are state of the step, `NAME.residual`, which is `local` to each
+    rank, and `NAME.low_rank`; both begin as zeros, and Q then as some fixed
+    numbers. The means of P and Q, of `rank` (n + m) elements, are all_reduces
+    in f32.
+
+    Assumes: `mpcomm-data-parallel`, and after that `mpcomm-accumulate-
+    gradients` where there are micro-batches: gradients are complete where they
+    meet. They are not scaled: what overflows would stay.
+
+    Guarantees: changes the mean all_reduces of gradients that are made
+    `least-factor` times as small at least. The order of all else stays. Linear
+    in the number of ops.
+
+    Numerics: lossy; what is lost of a gradient is added to the next.
+
+    Example: with `rank=1`,
+    ```mlir
+    %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<512x512xf32>
+    ```
+    becomes two of `tensor<1x512xf32>`.
+
+    Counts: a remark `LowRank`: matrices, other gradients, elements of all, and
+    elements that are sent.
+  }];
+  let options = [
+    Option<"rank", "rank", "int64_t", "1", "Columns of the thin matrices">,
+    Option<"leastFactor", "least-factor", "double", "2",
+           "How many times fewer elements have to be sent">
+  ];
+  let dependentDialects = ["::mpcomm::MPCommDialect",
+                           "::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect"];
 }
 
 def ExplainCommunicationPass

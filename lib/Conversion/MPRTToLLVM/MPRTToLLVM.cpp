@@ -13,6 +13,7 @@
 
 #include "EntryPoint.h"
 #include "mpcomm/Conversion/Passes.h"
+#include "mpcomm/Dialect/MPRT/IR/ForecastAttr.h"
 #include "mpcomm/Dialect/MPRT/IR/GraphAttr.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/SetVector.h"
@@ -183,6 +184,7 @@ struct ConvertMPRTToLLVM
     module->removeAttr(mprt::kChannelsAttr);
     module->removeAttr(mprt::kMeshAttr);
     module->removeAttr(mprt::kGraphAttr);
+    module->removeAttr(mprt::kForecastAttr);
   }
 };
 

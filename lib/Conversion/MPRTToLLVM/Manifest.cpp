@@ -10,6 +10,7 @@
 #include "Descriptors.h"
 #include "mpcomm/Analysis/StepModel/ProgramModel.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPRT/IR/ForecastAttr.h"
 #include "mpcomm/Dialect/MPRT/IR/GraphAttr.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/StringExtras.h"
@@ -44,6 +45,23 @@ static Object toObject(DictionaryAttr graph) {
                 {"options", std::move(options)}};
 }
 
+/// Of kForecastAttr.
+static Object forecastOf(DictionaryAttr forecast) {
+  auto list = [&](StringRef name) {
+    Array values;
+    for (double value : forecast.getAs<DenseF64ArrayAttr>(name).asArrayRef())
+      values.push_back(value);
+    return values;
+  };
+  return Object{
+      {"link", forecast.getAs<StringAttr>(mprt::kForecastLink).getValue()},
+      {"compute",
+       forecast.getAs<FloatAttr>(mprt::kForecastCompute).getValueAsDouble()},
+      {"bandwidth", list(mprt::kForecastBandwidth)},
+      {"step", list(mprt::kForecastStep)},
+      {"communication", list(mprt::kForecastCommunication)}};
+}
+
 Manifest::Manifest(ModuleOp module, StringRef device, StringRef cpu,
                    StringRef features)
     : module(module) {
@@ -59,6 +77,9 @@ Manifest::Manifest(ModuleOp module, StringRef device, StringRef cpu,
                           {"features", std::move(featureList)}};
   if (auto graph = module->getAttrOfType<DictionaryAttr>(mprt::kGraphAttr))
     root["graph"] = toObject(graph);
+  if (auto forecast =
+          module->getAttrOfType<DictionaryAttr>(mprt::kForecastAttr))
+    root["forecast"] = forecastOf(forecast);
   Object mesh{{"name", ""}, {"axes", Array()}};
   auto name = module->getAttrOfType<FlatSymbolRefAttr>(mprt::kMeshAttr);
   for (auto op : module.getOps<MeshOp>()) {
@@ -114,21 +135,38 @@ std::pair<Array, std::string> Manifest::getRanks(func::FuncOp function) {
   return {Array(), function.getSymName().str()};
 }
 
-/// `sharding` and the shape of the whole, where `attrs` have them.
-static void addSharding(Object &tensor, DictionaryAttr attrs) {
+/// Ranks along the axes of `sharding` that are `local`.
+static int64_t countLocal(ShardingAttr sharding, ModuleOp module) {
+  auto mesh = module.lookupSymbol<MeshOp>(sharding.getMesh());
+  int64_t ranks = 1;
+  for (auto axis : sharding.getLocal().getAsRange<AxisRefAttr>())
+    ranks *= mesh ? mesh.getAxisSize(axis.getName().getValue()).value_or(1) : 1;
+  return ranks;
+}
+
+void Manifest::addSharding(Object &tensor, ShapedType type,
+                           DictionaryAttr attrs) {
   auto sharding =
       attrs ? attrs.getAs<ShardingAttr>(kShardingAttr) : ShardingAttr();
   auto whole = attrs ? attrs.getAs<TypeAttr>(kGlobalTypeAttr) : TypeAttr();
-  if (!sharding || !whole)
-    return;
   auto listOf = [](ArrayAttr axes) {
     Array names;
     for (auto axis : axes.getAsRange<AxisRefAttr>())
       names.push_back(axis.getName().getValue());
     return names;
   };
-  tensor["global_shape"] = shapeOf(cast<ShapedType>(whole.getValue()));
-  tensor["sharding"] = Object{{"flat", listOf(sharding.getFlat())}};
+  if (sharding && !sharding.getLocal().empty()) {
+    // What ranks have of their own lies in files one behind the other.
+    Array all = shapeOf(type);
+    all.insert(all.begin(), countLocal(sharding, module));
+    tensor["shape"] = Array{type.getNumElements()};
+    tensor["global_shape"] = std::move(all);
+    tensor["sharding"] =
+        Object{{"flat", listOf(sharding.getLocal())}, {"local", true}};
+  } else if (sharding && whole) {
+    tensor["global_shape"] = shapeOf(cast<ShapedType>(whole.getValue()));
+    tensor["sharding"] = Object{{"flat", listOf(sharding.getFlat())}};
+  }
 }
 
 LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
@@ -186,7 +224,7 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
     if (auto range =
             function.getArgAttrOfType<DenseI64ArrayAttr>(i, kRangeAttr))
       argument["range"] = Array{range[0], range[1]};
-    addSharding(argument, function.getArgAttrDict(i));
+    addSharding(argument, type, function.getArgAttrDict(i));
     if (role && role.getValue() == Role::Parameter)
       bytes[0] += detail::countBytes(type);
     if (role && role.getValue() == Role::OptimizerState)
@@ -215,7 +253,7 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
                                   : llvm::json::Value(argument)}};
     if (auto targets = attrs.getAs<StringAttr>(kTargetsAttr))
       result["targets"] = targets.getValue();
-    addSharding(result, attrs);
+    addSharding(result, type, attrs);
     resultList.push_back(std::move(result));
   }
   auto buckets = function->getAttrOfType<IntegerAttr>(mprt::kBucketBytesAttr);

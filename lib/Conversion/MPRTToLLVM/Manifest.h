@@ -41,6 +41,10 @@ private:
   std::pair<llvm::json::Array, std::string>
   getRanks(mlir::func::FuncOp function);
 
+  /// `sharding` and the shape of the whole, where `attrs` have them.
+  void addSharding(llvm::json::Object &tensor, mlir::ShapedType type,
+                   mlir::DictionaryAttr attrs);
+
   mlir::ModuleOp module;
   llvm::json::Object root;
   llvm::json::Array functions;

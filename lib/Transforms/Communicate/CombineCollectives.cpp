@@ -51,8 +51,8 @@ struct CombineCollectives
           WireFormat::get(&getContext(), compress);
       if (!format) {
         emitError(getOperation().getLoc())
-            << "cannot compress to '" << compress.getValue()
-            << "', expected f16, bf16, i8, f8E4M3FN or f8E5M2";
+            << "cannot compress to '" << compress.getValue() << "', expected "
+            << WireFormat::kNames;
         return signalPassFailure();
       }
       limits.compression = Compression{*format, WireFormat::kBlock};

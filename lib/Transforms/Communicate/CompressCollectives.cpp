@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Communicate/Communicator.h"
+#include "Communicate/GradientState.h"
 #include "Communicate/Model.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Remarks.h"
@@ -45,13 +46,20 @@ private:
   std::optional<WireFormat> getFormat(AllReduceOp op) const;
   bool isWorthwhile(AllReduceOp op, const WireFormat &wire,
                     const CostModel *model) const;
-  Value layOut(OpBuilder &builder, AllReduceOp op, int64_t padded) const;
+  Value layOut(OpBuilder &builder, AllReduceOp op, int64_t padded,
+               ArrayRef<BlockArgument> residuals) const;
   Encoded exchange(OpBuilder &builder, AllReduceOp op,
                    const Encoded &mine) const;
   Encoded gather(OpBuilder &builder, AllReduceOp op, int64_t ranks,
                  const Encoded &mine) const;
   void handOut(OpBuilder &builder, AllReduceOp op, Value row) const;
-  void rewrite(AllReduceOp op, const WireFormat &wire, int64_t ranks) const;
+  FailureOr<SmallVector<BlockArgument>> addResiduals(AllReduceOp op);
+  void keepLost(OpBuilder &builder, Value lost,
+                ArrayRef<BlockArgument> residuals, ValueRange inputs);
+  LogicalResult rewrite(AllReduceOp op, const WireFormat &wire, int64_t ranks);
+
+  /// Of functions whose collectives keep what they lose.
+  llvm::MapVector<Operation *, std::shared_ptr<GradientState>> states;
 };
 
 } // namespace
@@ -106,17 +114,21 @@ bool CompressCollectives::isWorthwhile(AllReduceOp op, const WireFormat &wire,
   return false;
 }
 
-/// All operands as one row of f32, filled up with zeros.
+/// All operands, and what was lost of them before, as one row of f32, filled up
+/// with zeros.
 Value CompressCollectives::layOut(OpBuilder &builder, AllReduceOp op,
-                                  int64_t padded) const {
+                                  int64_t padded,
+                                  ArrayRef<BlockArgument> residuals) const {
   Location loc = op.getLoc();
   Type f32 = builder.getF32Type();
   SmallVector<Value> rows;
   int64_t elements = 0;
-  for (Value input : op.getInputs()) {
+  for (auto [i, input] : llvm::enumerate(op.getInputs())) {
     int64_t count = countElements(input.getType());
-    rows.push_back(
-        reshapeTo(builder, loc, castFloat(builder, loc, input, f32), count));
+    Value wide = castFloat(builder, loc, input, f32);
+    if (!residuals.empty() && residuals[i])
+      wide = arith::AddFOp::create(builder, loc, wide, residuals[i]);
+    rows.push_back(reshapeTo(builder, loc, wide, count));
     elements += count;
   }
   if (padded > elements) {
@@ -181,47 +193,160 @@ void CompressCollectives::handOut(OpBuilder &builder, AllReduceOp op,
   }
 }
 
-void CompressCollectives::rewrite(AllReduceOp op, const WireFormat &wire,
-                                  int64_t ranks) const {
+/// State for what is lost of each operand that is a gradient; null of others,
+/// and none at all without `error-feedback`.
+FailureOr<SmallVector<BlockArgument>>
+CompressCollectives::addResiduals(AllReduceOp op) {
+  SmallVector<BlockArgument> residuals;
+  auto function = dyn_cast<FunctionOpInterface>(op->getParentOp());
+  if (!errorFeedback || !function)
+    return residuals;
+  std::shared_ptr<GradientState> &state = states[function];
+  if (!state)
+    state = std::make_shared<GradientState>(function);
+  for (auto [input, output] : llvm::zip(op.getInputs(), op.getOutputs())) {
+    BlockArgument parameter = findParameterOf(output);
+    residuals.push_back({});
+    if (!parameter)
+      continue;
+    FailureOr<BlockArgument> added =
+        state->add(parameter, ".residual",
+                   cast<RankedTensorType>(input.getType()).getShape(),
+                   op.getMeshAttr(), op.getAxesAttr());
+    if (failed(added))
+      return failure();
+    residuals.back() = *added;
+  }
+  return residuals;
+}
+
+/// The step returns what of the row `lost` is of each operand.
+void CompressCollectives::keepLost(OpBuilder &builder, Value lost,
+                                   ArrayRef<BlockArgument> residuals,
+                                   ValueRange inputs) {
+  auto type = cast<RankedTensorType>(lost.getType());
+  int64_t begin = 0;
+  for (auto [residual, input] : llvm::zip(residuals, inputs)) {
+    int64_t end = begin + countElements(input.getType());
+    if (residual) {
+      Value part =
+          SliceOp::create(builder, lost.getLoc(), type.clone({end - begin}),
+                          lost, ArrayRef<int64_t>(begin),
+                          ArrayRef<int64_t>(end), ArrayRef<int64_t>(1));
+      auto shape = cast<RankedTensorType>(residual.getType()).getShape();
+      states.find(residual.getOwner()->getParentOp())
+          ->second->setNext(residual,
+                            reshapeTo(builder, lost.getLoc(), part, shape));
+    }
+    begin = end;
+  }
+}
+
+/// `share`, of blocks, at the place of this rank in a row for all ranks, with
+/// zeros elsewhere.
+static Value placeShare(OpBuilder &builder, AllReduceOp op, Value share,
+                        int64_t ranks) {
+  Location loc = op.getLoc();
+  auto shareType = cast<RankedTensorType>(share.getType());
+  auto i32 = builder.getI32Type();
+  auto numbers = RankedTensorType::get({ranks}, i32);
+  Value own = AxisIndexOp::create(builder, loc, RankedTensorType::get({}, i32),
+                                  op.getMeshAttr(), op.getAxesAttr());
+  Value isOwn =
+      arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq,
+                            IotaOp::create(builder, loc, numbers, /*dim=*/0),
+                            BroadcastInDimOp::create(builder, loc, numbers, own,
+                                                     ArrayRef<int64_t>()));
+  Value weight = arith::UIToFPOp::create(
+      builder, loc, RankedTensorType::get({ranks}, builder.getF32Type()),
+      isOwn);
+  SmallVector<int64_t> shape(shareType.getShape());
+  shape.insert(shape.begin(), ranks);
+  auto rowType = shareType.clone(shape);
+  return arith::MulFOp::create(
+      builder, loc,
+      BroadcastInDimOp::create(builder, loc, rowType, weight,
+                               ArrayRef<int64_t>(0)),
+      BroadcastInDimOp::create(builder, loc, rowType, share,
+                               ArrayRef<int64_t>{1, 2}));
+}
+
+LogicalResult CompressCollectives::rewrite(AllReduceOp op,
+                                           const WireFormat &wire,
+                                           int64_t ranks) {
   OpBuilder builder(op);
   Location loc = op.getLoc();
   int64_t elements = 0;
   for (Value input : op.getInputs())
     elements += countElements(input.getType());
+  FailureOr<SmallVector<BlockArgument>> residuals = addResiduals(op);
+  if (failed(residuals))
+    return failure();
+  bool keepsLost =
+      llvm::any_of(*residuals, [](BlockArgument r) { return !!r; });
   // As many whole blocks for each rank.
   int64_t blocks = llvm::divideCeil(elements, ranks * block);
   int64_t padded = ranks * blocks * block;
-  Value row = layOut(builder, op, padded);
+  Value row = layOut(builder, op, padded, *residuals);
 
   Value shares = reshapeTo(builder, loc, row, {ranks, blocks, block});
-  Encoded received = exchange(builder, op, wire.encode(builder, loc, shares));
+  Encoded mine = wire.encode(builder, loc, shares);
+  Encoded received = exchange(builder, op, mine);
   if (Operation *late = getLatePlace(op))
     builder.setInsertionPoint(late);
   auto shareType = RankedTensorType::get({blocks, block}, builder.getF32Type());
   Value sum = ReduceOp::create(builder, loc, shareType, Reduction::Sum,
                                wire.decode(builder, loc, received),
                                ArrayRef<int64_t>(0));
-  if (op.getReduction() == Reduction::Mean) {
-    auto part = DenseElementsAttr::get(
-        shareType, builder.getF32FloatAttr(1.0f / static_cast<float>(ranks)));
+  auto factor = [&](double number) {
+    return arith::ConstantOp::create(
+        builder, loc,
+        DenseElementsAttr::get(
+            shareType, builder.getF32FloatAttr(static_cast<float>(number))));
+  };
+  bool isMean = op.getReduction() == Reduction::Mean;
+  if (isMean)
     sum = arith::MulFOp::create(builder, loc, sum,
-                                arith::ConstantOp::create(builder, loc, part));
-  }
-  Encoded all = gather(builder, op, ranks, wire.encode(builder, loc, sum));
+                                factor(1 / static_cast<double>(ranks)));
+  Encoded sumEncoded = wire.encode(builder, loc, sum);
+  Encoded all = gather(builder, op, ranks, sumEncoded);
   handOut(builder, op,
           reshapeTo(builder, loc, wire.decode(builder, loc, all), padded));
+  if (keepsLost) {
+    // What the rank's own encoding lost, and what it lost of its share of the
+    // sum, which it makes up for alone.
+    Value lost = arith::SubFOp::create(builder, loc, shares,
+                                       wire.decode(builder, loc, mine));
+    Value ofSum = arith::SubFOp::create(builder, loc, sum,
+                                        wire.decode(builder, loc, sumEncoded));
+    if (isMean)
+      ofSum = arith::MulFOp::create(builder, loc, ofSum,
+                                    factor(static_cast<double>(ranks)));
+    lost = arith::AddFOp::create(builder, loc, lost,
+                                 placeShare(builder, op, ofSum, ranks));
+    keepLost(builder, reshapeTo(builder, loc, lost, padded), *residuals,
+             op.getInputs());
+  }
 
   remark::passed(op.getLoc(), remarkNamed(op, "Compressed"))
       << remark::metric("bytes", CostModel::getWireBytes(op))
       << remark::metric("compressed", wire.getBytes(padded, block));
   op.erase();
+  return success();
 }
 
 void CompressCollectives::runOnOperation() {
   ModuleOp module = getOperation();
-  if (!type.empty() && !WireFormat::get(&getContext(), type)) {
+  states.clear();
+  std::optional<WireFormat> named = WireFormat::get(&getContext(), type);
+  if (!type.empty() && !named) {
     module.emitError() << "cannot send as '" << type.getValue()
-                       << "', expected f16, bf16, i8, f8E4M3FN or f8E5M2";
+                       << "', expected " << WireFormat::kNames;
+    return signalPassFailure();
+  }
+  if (named && block % named->getElementsPerByte()) {
+    module.emitError() << "expected a block of whole bytes, got "
+                       << int64_t(block) << " elements of " << type.getValue();
     return signalPassFailure();
   }
   if (block < 1 || block > (1 << 20) || minBytes < -1) {
@@ -247,9 +372,12 @@ void CompressCollectives::runOnOperation() {
     if (!wire || failed(ranks) || *ranks < 2 ||
         !isWorthwhile(op, *wire, model ? &*model : nullptr))
       continue;
-    rewrite(op, *wire, *ranks);
+    if (failed(rewrite(op, *wire, *ranks)))
+      return signalPassFailure();
     changed = true;
   }
+  for (auto &[function, state] : states)
+    state->apply();
   if (!changed)
     markAllAnalysesPreserved();
 }

@@ -28,23 +28,28 @@ std::optional<WireFormat> WireFormat::get(MLIRContext *context,
   Type type = llvm::StringSwitch<Type>(name)
                   .Case("f16", builder.getF16Type())
                   .Case("bf16", builder.getBF16Type())
-                  .Case("i8", builder.getI8Type())
+                  .Cases({"i8", "i4", "i1"}, builder.getI8Type())
                   .Case("f8E4M3FN", Float8E4M3FNType::get(context))
                   .Case("f8E5M2", Float8E5M2Type::get(context))
                   .Default(Type());
   if (!type)
     return std::nullopt;
   WireFormat format(type);
-  if (type.isInteger(8))
-    format.limit = 127;
-  else if (auto narrow = cast<FloatType>(type); narrow.getWidth() == 8)
+  if (type.isInteger(8)) {
+    name.drop_front().getAsInteger(10, format.bits);
+    format.limit = (1 << (format.bits - 1)) - 1;
+    // A sign stands for the mean magnitude.
+    if (format.bits == 1)
+      format.limit = 1;
+  }
+  if (auto narrow = dyn_cast<FloatType>(type); narrow && narrow.getWidth() == 8)
     format.limit =
         APFloat::getLargest(narrow.getFloatSemantics()).convertToDouble();
   return format;
 }
 
 int64_t WireFormat::getBytes(int64_t elements, int64_t block) const {
-  int64_t payload = elements * type.getIntOrFloatBitWidth() / 8;
+  int64_t payload = elements * bits / 8;
   return isScaled() ? payload + elements / block * 4 : payload;
 }
 
@@ -65,6 +70,64 @@ static Value repeat(OpBuilder &builder, Location loc, Value scales,
   return BroadcastInDimOp::create(builder, loc, type, scales, dims);
 }
 
+/// Part `part` of `parts` of the last dimension.
+static Value slicePart(OpBuilder &builder, Location loc, Value value,
+                       int64_t part, int64_t parts) {
+  auto type = cast<RankedTensorType>(value.getType());
+  SmallVector<int64_t> starts(type.getRank(), 0), limits(type.getShape()),
+      strides(type.getRank(), 1);
+  int64_t width = limits.back() / parts;
+  starts.back() = part * width;
+  limits.back() = starts.back() + width;
+  SmallVector<int64_t> shape(type.getShape());
+  shape.back() = width;
+  return SliceOp::create(builder, loc, type.clone(shape), value, starts, limits,
+                         strides);
+}
+
+static Value splatBits(OpBuilder &builder, Location loc, Value like,
+                       int64_t number) {
+  auto type = cast<RankedTensorType>(like.getType());
+  return arith::ConstantOp::create(
+      builder, loc,
+      DenseElementsAttr::get(
+          type, builder.getIntegerAttr(type.getElementType(), number)));
+}
+
+/// The low bits of `numbers`, i8. Byte i of a block has its elements i, i +
+/// width, i + 2 width and so on: neighbours stay neighbours.
+Value WireFormat::pack(OpBuilder &builder, Location loc, Value numbers) const {
+  Value bytes;
+  for (int64_t part = 0, parts = getElementsPerByte(); part < parts; ++part) {
+    Value some = slicePart(builder, loc, numbers, part, parts);
+    some = arith::AndIOp::create(
+        builder, loc, some, splatBits(builder, loc, some, (1 << bits) - 1));
+    if (part)
+      some = arith::ShLIOp::create(builder, loc, some,
+                                   splatBits(builder, loc, some, part * bits));
+    bytes = bytes ? arith::OrIOp::create(builder, loc, bytes, some) : some;
+  }
+  return bytes;
+}
+
+/// The numbers again, with their signs.
+Value WireFormat::unpack(OpBuilder &builder, Location loc, Value bytes) const {
+  auto type = cast<RankedTensorType>(bytes.getType());
+  SmallVector<Value> parts;
+  for (int64_t part = 0, count = getElementsPerByte(); part < count; ++part) {
+    Value some = bytes;
+    if (int64_t above = 8 - bits * (part + 1))
+      some = arith::ShLIOp::create(builder, loc, some,
+                                   splatBits(builder, loc, some, above));
+    parts.push_back(arith::ShRSIOp::create(
+        builder, loc, some, splatBits(builder, loc, some, 8 - bits)));
+  }
+  SmallVector<int64_t> shape(type.getShape());
+  shape.back() *= parts.size();
+  return ConcatenateOp::create(builder, loc, type.clone(shape), parts,
+                               type.getRank() - 1);
+}
+
 Encoded WireFormat::encode(OpBuilder &builder, Location loc,
                            Value value) const {
   auto type = cast<RankedTensorType>(value.getType());
@@ -73,11 +136,21 @@ Encoded WireFormat::encode(OpBuilder &builder, Location loc,
   auto scaleType =
       RankedTensorType::get(type.getShape().drop_back(), type.getElementType());
   Value magnitudes = math::AbsFOp::create(builder, loc, value);
-  Value scales =
-      ReduceOp::create(builder, loc, scaleType, Reduction::Max, magnitudes,
-                       ArrayRef<int64_t>(type.getRank() - 1));
+  bool isSign = bits == 1;
+  Value scales = ReduceOp::create(
+      builder, loc, scaleType, isSign ? Reduction::Sum : Reduction::Max,
+      magnitudes, ArrayRef<int64_t>(type.getRank() - 1));
+  double divisor = isSign ? static_cast<double>(type.getShape().back()) : limit;
   scales = arith::MulFOp::create(builder, loc, scales,
-                                 splat(builder, loc, scales, 1 / limit));
+                                 splat(builder, loc, scales, 1 / divisor));
+  if (isSign) {
+    Value isNegative =
+        arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OLT, value,
+                              splat(builder, loc, value, 0));
+    Value sign = arith::ExtUIOp::create(builder, loc, type.clone(this->type),
+                                        isNegative);
+    return {pack(builder, loc, sign), scales};
+  }
   // A block of zeros; NaN stays.
   scales = arith::MaximumFOp::create(
       builder, loc, scales,
@@ -94,20 +167,30 @@ Encoded WireFormat::encode(OpBuilder &builder, Location loc,
   if (isa<FloatType>(this->type))
     return {arith::TruncFOp::create(builder, loc, payloadType, scaled), scales};
   Value rounded = math::RoundEvenOp::create(builder, loc, scaled);
-  return {arith::FPToSIOp::create(builder, loc, payloadType, rounded), scales};
+  Value numbers = arith::FPToSIOp::create(builder, loc, payloadType, rounded);
+  return {bits < 8 ? pack(builder, loc, numbers) : numbers, scales};
 }
 
 Value WireFormat::decode(OpBuilder &builder, Location loc,
                          const Encoded &encoded) const {
-  auto type = cast<RankedTensorType>(encoded.payload.getType())
-                  .clone(builder.getF32Type());
+  Value payload = encoded.payload;
+  if (bits < 8)
+    payload = unpack(builder, loc, payload);
+  auto type =
+      cast<RankedTensorType>(payload.getType()).clone(builder.getF32Type());
   if (!isScaled())
     return castFloat(builder, loc, encoded.payload, builder.getF32Type());
   Value value;
   if (isa<FloatType>(this->type))
-    value = arith::ExtFOp::create(builder, loc, type, encoded.payload);
+    value = arith::ExtFOp::create(builder, loc, type, payload);
   else
-    value = arith::SIToFPOp::create(builder, loc, type, encoded.payload);
+    value = arith::SIToFPOp::create(builder, loc, type, payload);
+  // 0 and -1 stand for 1 and -1.
+  if (bits == 1) {
+    value = arith::AddFOp::create(builder, loc, value, value);
+    value = arith::AddFOp::create(builder, loc, value,
+                                  splat(builder, loc, value, 1));
+  }
   return arith::MulFOp::create(
       builder, loc, value,
       repeat(builder, loc, encoded.scales, cast<RankedTensorType>(type)));

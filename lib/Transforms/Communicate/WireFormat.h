@@ -33,14 +33,22 @@ public:
   /// Elements that share a scale, where nobody says how many.
   static constexpr int64_t kBlock = 256;
 
-
-  /// `name` is f16, bf16, i8, f8E4M3FN or f8E5M2; nothing for others.
+  /// The formats by name, for messages.
+  static constexpr llvm::StringLiteral kNames =
+      "f16, bf16, i8, f8E4M3FN, f8E5M2, i4 or i1";
+  /// `name` is one of them; nothing for others. `i4` has two elements in a
+  /// byte; `i1` eight, of which there is the sign, with the mean magnitude of
+  /// the block.
   static std::optional<WireFormat> get(mlir::MLIRContext *context,
                                        llvm::StringRef name);
   /// A format that casts to `type`, a float of 16 bits.
-  explicit WireFormat(mlir::Type type) : type(type) {}
+  explicit WireFormat(mlir::Type type)
+      : type(type), bits(type.getIntOrFloatBitWidth()) {}
 
+  /// Of the payload.
   mlir::Type getType() const { return type; }
+  /// Elements of a block have to be a multiple of those in a byte.
+  int64_t getElementsPerByte() const { return bits < 8 ? 8 / bits : 1; }
   /// Whether blocks have scales.
   bool isScaled() const { return limit != 0; }
   /// Bytes of `elements` elements in blocks of `block`, scales included.
@@ -56,7 +64,13 @@ public:
                      const Encoded &encoded) const;
 
 private:
+  mlir::Value pack(mlir::OpBuilder &builder, mlir::Location loc,
+                   mlir::Value numbers) const;
+  mlir::Value unpack(mlir::OpBuilder &builder, mlir::Location loc,
+                     mlir::Value bytes) const;
+
   mlir::Type type;
+  unsigned bits; // of an element
   /// The greatest magnitude of a scaled payload; 0 where it is not scaled.
   double limit = 0;
 };

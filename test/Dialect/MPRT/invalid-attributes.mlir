@@ -79,3 +79,13 @@ func.func private @overwrite(memref<8xf32>) attributes {mprt.overwrite = true}
 
 // expected-error @below {{has attribute 'mprt.updated' on argument #0, expected 'mprt.update' as a unit attribute}}
 func.func private @update(memref<8xf32> {mprt.updated})
+
+// -----
+
+// expected-error @below {{expects 'mprt.forecast' to be a dictionary of link (a string), compute (a float), and lists of at least two positive doubles that run parallel: bandwidth (falling), step, and communication (rising), on a module, got}}
+module attributes {mprt.forecast = {bandwidth = array<f64: 2.0, 1.0>, communication = array<f64: 1.0, 1.0>, compute = 1.0 : f64, link = "net", step = array<f64: 1.0, 2.0>}} {}
+
+// -----
+
+// expected-error @below {{expects 'mprt.forecast' to be a dictionary}}
+module attributes {mprt.forecast = {bandwidth = array<f64: 2.0>, communication = array<f64: 1.0>, compute = 1.0 : f64, link = "net", step = array<f64: 1.0>}} {}

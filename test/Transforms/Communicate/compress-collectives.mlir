@@ -4,10 +4,10 @@
 // RUN: mpcomm-opt %s --mpcomm-compress-collectives="type=i8 cluster=%S/Inputs/one-level.json" --split-input-file | FileCheck %s --check-prefix=PAYS
 // RUN: mpcomm-opt %s --mpcomm-compress-collectives="type=i8 cluster=%S/Inputs/one-level.json" --split-input-file --remarks-filter=mpcomm-compress-collectives --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=WHY
 // RUN: mpcomm-opt %s --mpcomm-compress-collectives="type=i8 cluster=%S/Inputs/one-level.json min-bytes=26808" --split-input-file | FileCheck %s --check-prefix=PAYS
-// RUN: not mpcomm-opt %s --mpcomm-compress-collectives="type=i4" --split-input-file 2>&1 | FileCheck %s --check-prefix=TYPE
+// RUN: not mpcomm-opt %s --mpcomm-compress-collectives="type=i3" --split-input-file 2>&1 | FileCheck %s --check-prefix=TYPE
 // RUN: not mpcomm-opt %s --mpcomm-compress-collectives="type=i8 block=0" --split-input-file 2>&1 | FileCheck %s --check-prefix=BLOCK
 
-// TYPE: error: cannot send as 'i4', expected f16, bf16, i8, f8E4M3FN or f8E5M2
+// TYPE: error: cannot send as 'i3', expected f16, bf16, i8, f8E4M3FN, f8E5M2, i4 or i1
 // BLOCK: error: expected a block of 1 to 1048576 elements and at least 0 bytes (-1: what pays), got 0 and -1
 // SMALL-NOT: all_to_all
 

@@ -1,0 +1,247 @@
+//===- LowRankGradients.cpp - gradients of matrices as two thin ones ------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// PowerSGD (Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient
+// Compression for Distributed Optimization", NeurIPS 2019, algorithms 1 and 2):
+// one step of a power iteration a training step, begun from the last one's
+// result. What it loses stays with the rank and is added to the next gradient.
+// All of it is ops like any other: what is left to send are sums, which go into
+// buckets.
+//
+// With M an n x m gradient, factors are kept as rows, of r elements times n or
+// m, so that each is dense.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Communicate/GradientState.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Remarks.h"
+#include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Transforms/Passes.h"
+
+namespace mpcomm {
+#define GEN_PASS_DEF_LOWRANKGRADIENTSPASS
+#include "mpcomm/Transforms/Passes.h.inc"
+} // namespace mpcomm
+
+#define DEBUG_TYPE "mpcomm-low-rank-gradients"
+
+using namespace mlir;
+using namespace mpcomm;
+
+/// Keeps a norm of zero from dividing by zero; far below any gradient's square.
+static constexpr float kTiny = 1e-30f;
+
+namespace {
+
+/// Ops on tensors of f32.
+class MatrixBuilder {
+public:
+  MatrixBuilder(OpBuilder &builder, Location loc)
+      : builder(builder), loc(loc) {}
+
+  RankedTensorType typeOf(ArrayRef<int64_t> shape) {
+    return RankedTensorType::get(shape, builder.getF32Type());
+  }
+  /// Contracts dimension `left` of `a` with `right` of `b`; of both, the other
+  /// dimension stays.
+  Value multiply(Value a, int64_t left, Value b, int64_t right) {
+    auto size = [](Value value, int64_t dim) {
+      return cast<RankedTensorType>(value.getType()).getDimSize(1 - dim);
+    };
+    return DotGeneralOp::create(
+        builder, loc, typeOf({size(a, left), size(b, right)}), a, b,
+        ArrayRef<int64_t>(), ArrayRef<int64_t>(), ArrayRef<int64_t>(left),
+        ArrayRef<int64_t>(right));
+  }
+  Value sum(Value value, Reduction reduction = Reduction::Sum) {
+    auto type = cast<RankedTensorType>(value.getType());
+    SmallVector<int64_t> dims =
+        llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
+    return ReduceOp::create(builder, loc, typeOf({}), reduction, value, dims);
+  }
+  Value scale(Value value, Value factor) {
+    return times(value, BroadcastInDimOp::create(builder, loc, value.getType(),
+                                                 factor, ArrayRef<int64_t>()));
+  }
+  Value times(Value a, Value b) {
+    return arith::MulFOp::create(builder, loc, a, b);
+  }
+  Value minus(Value a, Value b) {
+    return arith::SubFOp::create(builder, loc, a, b);
+  }
+  Value plus(Value a, Value b) {
+    return arith::AddFOp::create(builder, loc, a, b);
+  }
+  Value constant(Type type, float value) {
+    return arith::ConstantOp::create(
+        builder, loc,
+        DenseElementsAttr::get(cast<ShapedType>(type),
+                               builder.getF32FloatAttr(value)));
+  }
+  Value shaped(Value value, ArrayRef<int64_t> shape) {
+    if (cast<RankedTensorType>(value.getType()).getShape() == shape)
+      return value;
+    return ReshapeOp::create(builder, loc, typeOf(shape), value);
+  }
+  /// Rows of length one at right angles to one another, which span what the
+  /// rows of `value` do: modified Gram-Schmidt. A row of zeros stays one.
+  Value orthonormalize(Value value);
+  /// `value`, or rows of some numbers where it is zero: then nothing is known.
+  Value orSeed(Value value);
+
+private:
+  OpBuilder &builder;
+  Location loc;
+};
+
+class LowRankGradients
+    : public mpcomm::impl::LowRankGradientsPassBase<LowRankGradients> {
+public:
+  using LowRankGradientsPassBase::LowRankGradientsPassBase;
+  void runOnOperation() override;
+
+private:
+  LogicalResult compress(AllReduceOp op, BlockArgument parameter,
+                         GradientState &state);
+};
+
+} // namespace
+
+Value MatrixBuilder::orthonormalize(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  int64_t count = type.getDimSize(0), length = type.getDimSize(1);
+  SmallVector<Value> rows;
+  for (int64_t i = 0; i < count; ++i) {
+    Value row = shaped(SliceOp::create(builder, loc, typeOf({1, length}), value,
+                                       ArrayRef<int64_t>{i, 0},
+                                       ArrayRef<int64_t>{i + 1, length},
+                                       ArrayRef<int64_t>{1, 1}),
+                       {length});
+    for (Value before : rows)
+      row = minus(row, scale(before, sum(times(row, before))));
+    Value square = sum(times(row, row));
+    square = plus(square, constant(square.getType(), kTiny));
+    rows.push_back(scale(row, math::RsqrtOp::create(builder, loc, square)));
+  }
+  for (Value &row : rows)
+    row = shaped(row, {1, length});
+  return count == 1 ? rows.front()
+                    : Value(ConcatenateOp::create(builder, loc, type, rows,
+                                                  /*dim=*/0));
+}
+
+Value MatrixBuilder::orSeed(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  auto flat = typeOf({type.getNumElements()});
+  // Waves whose frequency grows: rows of them are far from parallel.
+  Value number = IotaOp::create(builder, loc, flat, /*dim=*/0);
+  Value wave = math::CosOp::create(
+      builder, loc, times(times(number, number), constant(flat, 0.61803399f)));
+  Value largest =
+      sum(math::AbsFOp::create(builder, loc, value), Reduction::Max);
+  Value isZero = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ,
+                                       largest, constant(largest.getType(), 0));
+  Value weight =
+      arith::UIToFPOp::create(builder, loc, largest.getType(), isZero);
+  return plus(value, scale(shaped(wave, type.getShape()), weight));
+}
+
+LogicalResult LowRankGradients::compress(AllReduceOp op,
+                                         BlockArgument parameter,
+                                         GradientState &state) {
+  Value input = op.getInputs().front(), output = op.getOutputs().front();
+  auto type = cast<RankedTensorType>(input.getType());
+  int64_t rows = type.getDimSize(0), columns = type.getNumElements() / rows;
+  FailureOr<BlockArgument> residual =
+      state.add(parameter, ".residual", {rows, columns}, op.getMeshAttr(),
+                op.getAxesAttr());
+  FailureOr<BlockArgument> factor =
+      state.add(parameter, ".low_rank", {rank, columns});
+  if (failed(residual) || failed(factor))
+    return failure();
+
+  OpBuilder builder(op);
+  MatrixBuilder matrices(builder, op.getLoc());
+  auto widened = type.clone(builder.getF32Type());
+  if (input.getType() != widened)
+    input = arith::ExtFOp::create(builder, op.getLoc(), widened, input);
+  Value gradient =
+      matrices.plus(matrices.shaped(input, {rows, columns}), *residual);
+  auto average = [&](Value value) {
+    return AllReduceOp::create(builder, op.getLoc(), value, op.getMeshAttr(),
+                               op.getAxes(), op.getReductionAttr(), TypeAttr(),
+                               TypeAttr(), op.getChannelAttr())
+        .getOutputs()
+        .front();
+  };
+  Value left = matrices.orthonormalize(
+      average(matrices.multiply(matrices.orSeed(*factor), 1, gradient, 1)));
+  Value right = average(matrices.multiply(left, 1, gradient, 0));
+  Value mean = matrices.multiply(left, 0, right, 0);
+  state.setNext(*residual, matrices.minus(gradient, mean));
+  state.setNext(*factor, right);
+
+  mean = matrices.shaped(mean, type.getShape());
+  for (Operation *user : llvm::make_early_inc_range(output.getUsers()))
+    if (auto widen = dyn_cast<arith::ExtFOp>(user);
+        widen && widen.getType() == mean.getType())
+      widen.replaceAllUsesWith(mean);
+  if (mean.getType() != output.getType())
+    mean =
+        arith::TruncFOp::create(builder, op.getLoc(), output.getType(), mean);
+  output.replaceAllUsesWith(mean);
+  op.erase();
+  return success();
+}
+
+void LowRankGradients::runOnOperation() {
+  func::FuncOp step = getTrainStep(getOperation());
+  if (!step)
+    return signalPassFailure();
+  if (rank < 1 || rank > 64) {
+    step.emitOpError() << "expected a rank from 1 to 64, got " << int64_t(rank);
+    return signalPassFailure();
+  }
+  GradientState state(step);
+  int64_t whole = 0, sent = 0, matrices = 0, others = 0;
+  for (auto op : llvm::make_early_inc_range(
+           step.getFunctionBody().front().getOps<AllReduceOp>())) {
+    if (op.getReduction() != Reduction::Mean || op.getInputs().size() != 1)
+      continue;
+    auto type = dyn_cast<RankedTensorType>(op.getInputs().front().getType());
+    if (!type || !isa<FloatType>(type.getElementType()))
+      continue;
+    BlockArgument parameter = findParameterOf(op.getOutputs().front());
+    if (!parameter)
+      continue;
+    int64_t elements = type.getNumElements();
+    whole += elements;
+    int64_t rows = type.getRank() > 1 ? type.getDimSize(0) : 0;
+    int64_t thin = rows ? rank * (rows + elements / rows) : elements;
+    if (rows == 0 || static_cast<double>(thin) * leastFactor >
+                         static_cast<double>(elements)) {
+      sent += elements;
+      ++others;
+      continue;
+    }
+    sent += thin;
+    ++matrices;
+    if (failed(compress(op, parameter, state)))
+      return signalPassFailure();
+  }
+  state.apply();
+  remark::analysis(step.getLoc(), remark::RemarkOpts::name("LowRank")
+                                      .category(DEBUG_TYPE)
+                                      .function(step.getName()))
+      << remark::metric("matrices", matrices)
+      << remark::metric("others", others) << remark::metric("elements", whole)
+      << remark::metric("sent", sent);
+}

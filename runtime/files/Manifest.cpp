@@ -99,17 +99,17 @@ public:
     return {};
   }
 
-  std::optional<double> number(const char *key) const {
-    if (!has(key))
-      return std::nullopt;
-    ManifestReader member = at(key);
-    if (member.value.is_boolean())
-      return member.value.get<bool>() ? 1.0 : 0.0;
-    if (!member.value.is_number()) {
-      member.report("expected a number");
+  std::optional<double> number() const {
+    if (value.is_boolean())
+      return value.get<bool>() ? 1.0 : 0.0;
+    if (!value.is_number()) {
+      report("expected a number");
       return std::nullopt;
     }
-    return member.value.get<double>();
+    return value.get<double>();
+  }
+  std::optional<double> number(const char *key) const {
+    return has(key) ? at(key).number() : std::nullopt;
   }
 
   /// The names of an object's members.
@@ -182,13 +182,15 @@ void parseSplit(const ManifestReader &reader, ManifestTensor &tensor,
       if (split.axes[i].stride == along.stride)
         return name.report("is named twice");
   }
+  split.isLocal = reader.at("sharding").number("local").value_or(0) != 0;
   std::optional<uint64_t> elements;
   if (split.whole.size() <= maxRank && bytesOf(tensor.type, split.whole))
     elements = elementsOf(split.whole);
   bool fits =
       elements && !split.axes.empty() && isState(tensor.role) &&
       tensor.shape.size() == 1 &&
-      tensor.elements == (*elements + split.parts() - 1) / split.parts();
+      tensor.elements == (*elements + split.parts() - 1) / split.parts() &&
+      (!split.isLocal || uint64_t(split.whole.front()) == split.parts());
   if (!fits)
     return reader.report("sharding of " + std::string(nameOf(tensor.role)) +
                          " " + describe(tensor.type, tensor.shape) +
@@ -521,6 +523,32 @@ void parseGraph(const ManifestReader &reader, Manifest &manifest) {
   manifest.graph = std::move(graph);
 }
 
+void parseForecast(const ManifestReader &reader, Manifest &manifest) {
+  if (!reader.has("forecast"))
+    return;
+  ManifestReader item = reader.at("forecast");
+  ManifestForecast forecast;
+  forecast.link = item.text("link");
+  forecast.compute = item.number("compute").value_or(0);
+  for (auto [name, values] : {std::pair("bandwidth", &forecast.bandwidth),
+                              {"step", &forecast.step},
+                              {"communication", &forecast.communication}})
+    for (const ManifestReader &value : item.list(name)) {
+      values->push_back(value.number().value_or(0));
+      if (!(values->back() > 0))
+        value.report("expected a positive number");
+    }
+  size_t rows = forecast.bandwidth.size();
+  if (rows < 2 || forecast.step.size() != rows ||
+      forecast.communication.size() != rows)
+    return item.report("expected lists of one length, of 2 and more");
+  for (size_t row = 1; row < rows; ++row)
+    if (forecast.bandwidth[row] >= forecast.bandwidth[row - 1] ||
+        forecast.communication[row] <= forecast.communication[row - 1])
+      return item.report("expected rows from fast to slow");
+  manifest.forecast = std::move(forecast);
+}
+
 } // namespace
 
 std::string_view mprt::nameOf(Role role) {
@@ -580,6 +608,7 @@ Expected<Manifest> mprt::parseManifest(std::string_view text) {
       manifest.features.push_back(feature.string());
   }
   parseGraph(reader, manifest);
+  parseForecast(reader, manifest);
   parseMesh(reader, manifest);
   parseCommunicators(reader, manifest);
   parseLocations(reader, manifest);

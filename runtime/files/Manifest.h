@@ -63,6 +63,9 @@ struct ManifestSplit {
   Shape whole;
   /// The first varies slowest.
   std::vector<Axis> axes;
+  /// Each rank's part is its own: the whole is one behind the other, along a
+  /// first dimension. On other meshes their mean is kept.
+  bool isLocal = false;
 
   uint64_t parts() const;
   uint64_t partOf(uint64_t rank) const;
@@ -185,6 +188,17 @@ struct ManifestGraph {
   std::map<std::string, std::string> options;
 };
 
+/// What a plan was simulated to take, by the bandwidth of the link.
+struct ManifestForecast {
+  std::string link;
+  /// Seconds of computation.
+  double compute = 0;
+  /// Bytes/s, from fast to slow; and seconds of a step, and of its collectives
+  /// but sends and receives, at each. At least two, all positive; collectives
+  /// take longer at each.
+  std::vector<double> bandwidth, step, communication;
+};
+
 struct Manifest {
   uint64_t abi = 0;
   std::string program, cpu, device = "host";
@@ -192,6 +206,7 @@ struct Manifest {
   std::string schedule;
   std::vector<std::string> features;
   std::optional<ManifestGraph> graph;
+  std::optional<ManifestForecast> forecast;
   /// The greatest scratch that a kernel of a program for a GPU wants.
   uint64_t scratchBytes = 0;
   std::vector<ManifestAxis> axes;

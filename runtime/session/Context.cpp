@@ -53,6 +53,15 @@ mprt_status Context::State::fail(const Error &error) {
   return error.status();
 }
 
+const mprt_collective *Context::State::collectiveAt(uint32_t stream,
+                                                    uint64_t position) const {
+  const Stream &queue = *streams[stream - 1];
+  for (; position && queue.remembers(position); --position)
+    if (queue.at(position).kind == StreamWork::Collective)
+      return queue.at(position).collective;
+  return nullptr;
+}
+
 std::string Context::State::describeOldest(uint32_t stream) const {
   const StreamWork &work = streams[stream - 1]->oldest();
   bool isCollective = work.kind == StreamWork::Collective;
@@ -248,7 +257,12 @@ void Context::State::wait(uint32_t stream, uint64_t position) {
         fail(timeoutError(stream, options.timeoutSeconds));
     }
   }
-  stats.waitedNanoseconds += nowNanoseconds() - begin;
+  uint64_t waited = nowNanoseconds() - begin;
+  stats.waitedNanoseconds += waited;
+  auto guard = lock();
+  if (clock.enabled())
+    if (const mprt_collective *collective = collectiveAt(stream, position))
+      clock.wait(*collective, waited);
 }
 
 //===----------------------------------------------------------------------===//
@@ -359,7 +373,7 @@ Context::create(const ContextOptions &options, Transport *transport,
     return error;
   for (std::unique_ptr<Communicator> &communicator : communicators)
     state->streams.push_back(std::make_unique<Stream>(
-        std::move(communicator), *state->flight, *state->device));
+        std::move(communicator), *state->flight, state->clock, *state->device));
   State *raw = state.get();
   state->reachedOther = [raw](uint32_t stream, uint64_t position) {
     return raw->onDevice->isOrdered(stream) ||
@@ -437,6 +451,16 @@ void Context::clearTrace() {
 
 std::vector<FlightEntry> Context::flight() const {
   return state->flight->entries();
+}
+
+void Context::watchCollectives(bool on) {
+  auto guard = state->lock();
+  state->clock.enable(on);
+}
+
+CollectiveTimes Context::takeCollectiveTimes() {
+  auto guard = state->lock();
+  return state->clock.take();
 }
 
 bool Context::hasProgressThread() const { return state->threaded; }

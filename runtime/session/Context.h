@@ -19,6 +19,7 @@
 #ifndef MPCOMM_RUNTIME_SESSION_CONTEXT_H
 #define MPCOMM_RUNTIME_SESSION_CONTEXT_H
 
+#include "session/CollectiveClock.h"
 #include "session/Flight.h"
 #include "support/Error.h"
 #include "support/Stats.h"
@@ -109,6 +110,12 @@ public:
   /// The last collectives and how far they came, oldest first. Any thread may
   /// ask, at any time.
   std::vector<FlightEntry> flight() const;
+
+  /// Keeps what collectives cost from here on, or no longer. What a device
+  /// orders is not seen.
+  void watchCollectives(bool on);
+  /// What they have cost since the last call.
+  CollectiveTimes takeCollectiveTimes();
 
   /// Whether a thread makes the progress.
   bool hasProgressThread() const;

@@ -50,6 +50,7 @@ struct Context::State {
 
   Trace trace;
   std::unique_ptr<FlightRecorder> flight;
+  CollectiveClock clock;
   Stats stats;
   /// What belongs to the device.
   std::unique_ptr<OnDevice> onDevice;
@@ -60,7 +61,7 @@ struct Context::State {
   std::atomic<uint64_t> moves{0};
   std::function<bool(uint32_t, uint64_t)> reachedOther;
 
-  /// With a progress thread: guards streams, events, trace and the error.
+  /// With a progress thread: guards streams, events, trace, clock and error.
   bool threaded = false;
   std::mutex mutex;
   std::condition_variable wake;
@@ -100,6 +101,8 @@ struct Context::State {
 
   /// Blocks until `stream` has retired `position`.
   void wait(uint32_t stream, uint64_t position);
+  /// The last collective on `stream` up to `position`, if it is still known.
+  const mprt_collective *collectiveAt(uint32_t stream, uint64_t position) const;
   /// The work that `stream` waits for, for messages.
   std::string describeOldest(uint32_t stream) const;
   Error timeoutError(uint32_t stream, double seconds) const;

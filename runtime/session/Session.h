@@ -19,6 +19,7 @@
 
 #include "files/OutputFile.h"
 #include "session/Stepper.h"
+#include "session/adapt/Adaptation.h"
 #include "session/checkpoint/StateKeeper.h"
 
 #include "mpcomm/Runtime/Session.h"
@@ -89,6 +90,10 @@ public:
   Error readState(const std::string &path);
   Error resume(const std::string &path, bool anyway);
   Error metadata(const std::string &key, const char *&value) const;
+
+  /// Without options it adapts no longer.
+  Error adapt(const std::optional<AdaptOptions> &options);
+  Error network(const char *&json);
 
   Error gather(const void *mine, void *all, uint64_t bytes);
   Error abort(const std::string &message);
@@ -220,6 +225,20 @@ private:
   void watch(const ManifestFunction &function, bool isTraining);
   void fill(const StepOutcome &outcome, mpcomm_result &result);
 
+  // SessionAdapt.cpp
+  /// The plans that may be chosen, as they are loaded now.
+  void findPlans();
+  /// Its name among them: that of the variant, "" of the first program.
+  std::string nameOfPlan(size_t number) const;
+  /// The current program is another one.
+  void watchPlan();
+  /// A step took so long, and waited for communication; reviews the plan where
+  /// it is time to (all ranks).
+  Error noteStep(double seconds, double exposed);
+  /// Brings together what ranks have measured.
+  Error look();
+  Error review();
+
   // SessionFiles.cpp
   /// Takes note of what was written in the background.
   void finishWriting(bool waits);
@@ -285,6 +304,9 @@ private:
   std::string resumedFrom;
   std::optional<CheckpointInfo> resumed;
   std::map<std::string, std::string> fileMetadata;
+
+  /// Where the session adapts.
+  std::optional<Adaptation> adaptation;
 
   mpcomm_event_callback callback = nullptr;
   void *callbackUser = nullptr;

@@ -130,6 +130,33 @@ Error readOptions(const T *given, const char *name, T &options) {
   return {};
 }
 
+Expected<AdaptOptions> readAdaptOptions(const mpcomm_adapt_options &chosen) {
+  AdaptOptions options;
+  if (std::count(std::begin(chosen.reserved), std::end(chosen.reserved), 0) !=
+      sizeof(chosen.reserved))
+    return reservedField();
+  if (chosen.every)
+    options.every = chosen.every;
+  options.onlyWatches = chosen.only_watch;
+  if (!(chosen.gain >= 0 && chosen.gain < 1))
+    return fail("options: a gain of ", chosen.gain,
+                ", expected at least 0 and less than 1");
+  if (chosen.gain > 0)
+    options.policy.gain = chosen.gain;
+  if (chosen.budget)
+    options.policy.budget = chosen.budget;
+  std::string numerics = chosen.numerics ? chosen.numerics : "exact";
+  if (numerics == "exact")
+    return options;
+  options.leastBits = numerics == "low-rank" ? 0 : wireBits(numerics);
+  if (options.leastBits > 16)
+    return fail("options: numerics '", printable(numerics),
+                "', expected exact, or the narrowest type of the wire that "
+                "may be used: bf16, f16, i8, f8E4M3FN, f8E5M2, i4, i1; "
+                "or low-rank");
+  return options;
+}
+
 /// Prepares `result` for being filled; see `storeResult`.
 template <typename T> Error checkResult(const T *result, const char *name) {
   if (!result)
@@ -411,6 +438,29 @@ mprt_status mpcomm_session_variant(mpcomm_session *session, uint32_t program,
     if (!name)
       return nullArgument("name");
     return inner.variant(program, *name);
+  });
+}
+
+mprt_status mpcomm_session_adapt(mpcomm_session *session,
+                                 const mpcomm_adapt_options *given,
+                                 mpcomm_error *error) {
+  return enterTogether(session, error, [&](Session &inner) -> Error {
+    mpcomm_adapt_options chosen;
+    if (Error wrong = readOptions(given, "options", chosen))
+      return wrong;
+    if (!given)
+      return inner.adapt(std::nullopt);
+    Expected<AdaptOptions> options = readAdaptOptions(chosen);
+    return options ? inner.adapt(*options) : options.error();
+  });
+}
+
+mprt_status mpcomm_session_network(mpcomm_session *session, const char **json,
+                                   mpcomm_error *error) {
+  return enter(session, error, [&](Session &inner) -> Error {
+    if (!json)
+      return nullArgument("json");
+    return inner.network(*json);
   });
 }
 

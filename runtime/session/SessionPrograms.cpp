@@ -320,6 +320,7 @@ void Session::use(size_t number) {
   lastCalled = watchedFunction = completeFunction = nullptr;
   stepper.emplace(*rank, *programs[number].program, *state, *onDevice,
                   programs[number].arena);
+  watchPlan();
 }
 
 std::string Session::findStale(const LoadedProgram &program) const {
@@ -333,7 +334,9 @@ std::string Session::findStale(const LoadedProgram &program) const {
   for (const ManifestFunction *function : program.functions.of(index()))
     for (size_t i = 0; function && i < function->arguments.size(); ++i) {
       const ManifestArgument &argument = function->arguments[i];
-      if (isState(argument.role) && !argument.copyOf &&
+      // What a rank has of its own waits until a program takes it again.
+      bool isOwn = argument.split && argument.split->isLocal;
+      if (isState(argument.role) && !argument.copyOf && !isOwn &&
           !known.count(argument.name))
         return argument.name;
     }

@@ -194,7 +194,8 @@ Error Session::step(std::span<const mpcomm_array> batch, bool isFed,
           : 1e3 * (rank->context().stats().exposedSeconds() - exposedBefore);
   emit(MPCOMM_EVENT_STEP, "", result.loss, result.milliseconds,
        result.exposed_milliseconds);
-  return {};
+  return noteStep(1e-3 * result.milliseconds,
+                  1e-3 * result.exposed_milliseconds);
 }
 
 Error Session::evaluate(const std::string &name,

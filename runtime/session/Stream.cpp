@@ -34,6 +34,9 @@ void Stream::retire(Trace &trace, uint32_t number) {
   if (work.kind == StreamWork::Collective) {
     span = comm->takeSpan();
     flight.finish(work.flight, span ? span->begin : 0, span ? span->end : 0);
+    if (clock.enabled() && !comm->isStreamOrdered())
+      clock.finish(*work.collective, span ? span->begin : work.begin,
+                   span ? span->end : nowNanoseconds());
   }
   // Of what a device orders, marks on its stream tell.
   if (trace.enabled() && !comm->isStreamOrdered()) {
@@ -109,7 +112,7 @@ Error Stream::issue(const std::function<bool(uint32_t, uint64_t)> &reachedOther,
     } else if (!reached(issued)) {
       return {};
     }
-    if (trace.enabled() && work.begin == 0)
+    if ((trace.enabled() || clock.enabled()) && work.begin == 0)
       work.begin = nowNanoseconds();
     if (work.kind == StreamWork::Collective) {
       ++issued;

@@ -20,6 +20,7 @@
 #define MPCOMM_RUNTIME_SESSION_STREAM_H
 
 #include "comm/Communicator.h"
+#include "session/CollectiveClock.h"
 #include "session/Flight.h"
 #include "support/Error.h"
 #include "support/Trace.h"
@@ -47,7 +48,8 @@ struct StreamWork {
   /// issued use it.
   uint32_t event = 0;
   uint32_t *eventUses = nullptr;
-  /// ns, when it was pushed and when it was issued; 0 without a trace.
+  /// ns, when it was pushed and when it was issued; 0 without a trace, and of
+  /// what is no collective without a clock.
   uint64_t queued = 0;
   uint64_t begin = 0;
   /// Of a collective: its number in the flight record; 0 where none is kept.
@@ -56,11 +58,11 @@ struct StreamWork {
 
 class Stream {
 public:
-  /// `flight` and `device` outlive the stream.
+  /// `flight`, `clock` and `device` outlive the stream.
   Stream(std::unique_ptr<Communicator> communicator, FlightRecorder &flight,
-         Device &device)
-      : comm(std::move(communicator)), flight(flight), device(device),
-        ring(64) {}
+         CollectiveClock &clock, Device &device)
+      : comm(std::move(communicator)), flight(flight), clock(clock),
+        device(device), ring(64) {}
 
   Communicator &communicator() { return *comm; }
   const Communicator &communicator() const { return *comm; }
@@ -104,6 +106,7 @@ private:
 
   std::unique_ptr<Communicator> comm;
   FlightRecorder &flight;
+  CollectiveClock &clock;
   Device &device;
   std::vector<StreamWork> ring;
   uint64_t pushed = 0, issued = 0;

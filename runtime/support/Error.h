@@ -85,12 +85,17 @@ private:
   std::string text, place;
 };
 
+/// What `parts` are as one text.
+template <typename... Parts> std::string concat(const Parts &...parts) {
+  std::ostringstream stream;
+  (stream << ... << parts);
+  return stream.str();
+}
+
 /// Concatenates `parts` into the message of an Error.
 template <typename... Parts>
 Error makeError(mprt_status status, const Parts &...parts) {
-  std::ostringstream stream;
-  (stream << ... << parts);
-  return Error(status, stream.str());
+  return Error(status, concat(parts...));
 }
 
 /// The same of what the caller, a file or an option has wrong.

@@ -597,6 +597,40 @@ MPCOMM_SESSION_API mprt_status mpcomm_session_abort(mpcomm_session *session,
                                                     const char *message,
                                                     mpcomm_error *error);
 
+/*===-- Adapting ----------------------------------------------------------===*/
+
+typedef struct {
+  uint32_t struct_size;
+  uint32_t every;       /* steps between reviews; 0: 10                      */
+  /* What a plan may change of the numbers: "exact" (also null) is nothing, but
+   * for the order of sums where the plan in use has that open, too; "bf16",
+   * "f16", "i8" and others are the narrowest type of gradients on the wire. */
+  const char *numerics;
+  double gain;          /* the share of the step by which another plan has to
+                         * be faster; 0: 0.05                                */
+  uint32_t budget;      /* switches in 1000 steps; 0: 10                     */
+  uint8_t only_watch;   /* look, and stay with the plan                      */
+  uint8_t reserved[3];  /* 0                                                 */
+} mpcomm_adapt_options;
+
+/* Every `every` steps from here on, compares what ranks have measured, tells
+ * with an MPCOMM_EVENT_NETWORK which rank or link is slow, and goes on with
+ * whichever of the plans that are loaded is the fastest on the network as it is
+ * (all ranks, with the same options). MPCOMM_EVENT_ADAPTED says why, before the
+ * MPCOMM_EVENT_SWITCHED. Plans are programs of one training graph that differ in
+ * what is communicated and how. Null options end it. On a GPU it is
+ * MPRT_UNSUPPORTED yet. docs/Design/Adapting.md says what is measured. */
+MPCOMM_SESSION_API mprt_status mpcomm_session_adapt(
+    mpcomm_session *session, const mpcomm_adapt_options *options,
+    mpcomm_error *error);
+/* The last review as JSON, the same on all ranks but for the times of
+ * collectives, which are those of this rank's function: docs/Runtime/Session.md
+ * has its keys. MPRT_NOT_READY before the first. The string is valid until the
+ * next call of the session. */
+MPCOMM_SESSION_API mprt_status mpcomm_session_network(mpcomm_session *session,
+                                                      const char **json,
+                                                      mpcomm_error *error);
+
 /*===-- Events ------------------------------------------------------------===*/
 
 typedef enum MPRT_ENUM_TYPE {
@@ -608,7 +642,10 @@ typedef enum MPRT_ENUM_TYPE {
   MPCOMM_EVENT_SAVED = 5,     /* text: the path; in the background, rank 0   */
   MPCOMM_EVENT_RESUMED = 6,   /* text: the path                              */
   MPCOMM_EVENT_WARNING = 7,
-  MPCOMM_EVENT_FAILED = 8     /* text: the message                           */
+  MPCOMM_EVENT_FAILED = 8,    /* text: the message                           */
+  MPCOMM_EVENT_ADAPTED = 9,   /* text: why another plan is used              */
+  MPCOMM_EVENT_NETWORK = 10   /* text: which rank or link is slow; value: for
+                               * how many ms of a step a rank is waited for  */
 } mpcomm_event_kind;
 
 typedef struct {

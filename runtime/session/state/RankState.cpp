@@ -221,8 +221,36 @@ static bool mayBeMissing(const Slot &slot, bool complete) {
   case Role::LossScale:
     return starts || !complete;
   default:
-    return slot.copyOf || !complete;
+    return slot.copyOf || (slot.split && slot.split->isLocal) || !complete;
   }
+}
+
+/// Whether a file has what other numbers of ranks had of their own.
+static bool isOfOtherRanks(const Slot &slot, const TensorEntry &entry) {
+  if (!slot.split || !slot.split->isLocal || entry.shape.empty() ||
+      entry.shape == slot.split->whole || entry.shape.front() < 1)
+    return false;
+  Shape others = entry.shape;
+  others.front() = slot.split->whole.front();
+  return others == slot.split->whole;
+}
+
+/// Their mean: what means over ranks have still to be given stays the same.
+static Error loadMean(const StateFile &file, const TensorEntry &entry,
+                      Slot &slot) {
+  uint64_t ranks = uint64_t(entry.shape.front()), count = slot.range.count;
+  std::vector<char> part(slot.bytes);
+  std::vector<double> sum(count);
+  for (uint64_t rank = 0; rank < ranks; ++rank) {
+    if (Error error =
+            file.readPart(slot.name, entry, rank * count, count, part.data()))
+      return error;
+    for (uint64_t i = 0; i < count; ++i)
+      sum[i] += loadFloat(slot.type, part.data(), i);
+  }
+  for (uint64_t i = 0; i < count; ++i)
+    storeNumber(slot.type, slot.data, i, sum[i] / double(ranks));
+  return {};
 }
 
 Error RankState::check(const StateFile &file, bool complete) const {
@@ -236,7 +264,7 @@ Error RankState::check(const StateFile &file, bool complete) const {
                   "', expected ", nameOf(slot.role), " ",
                   describe(slot.type, slot.wholeShape()));
     if (!entry->otherType.empty() || entry->type != slot.type ||
-        entry->shape != slot.wholeShape())
+        (entry->shape != slot.wholeShape() && !isOfOtherRanks(slot, *entry)))
       return fail(file.path(), ": tensor '", printable(slot.name), "' is ",
                   describe(*entry), ", expected ",
                   describe(slot.type, slot.wholeShape()));
@@ -250,7 +278,8 @@ Error RankState::load(const StateFile &file) {
     const TensorEntry *entry = file.find(slot.name);
     if (!entry)
       continue;
-    Error status = slot.split
+    Error status = isOfOtherRanks(slot, *entry) ? loadMean(file, *entry, slot)
+                   : slot.split
                        ? file.readPart(slot.name, *entry, slot.range.first,
                                        slot.range.count, slot.data)
                        : file.read(slot.name, *entry, slot.data);

@@ -51,6 +51,40 @@ std::string errorWith(const std::string &from, const std::string &to) {
 
 } // namespace
 
+TEST(Manifest, Forecast) {
+  auto with = [](const std::string &forecast) {
+    std::string changed = text;
+    return changed.insert(changed.find("\"mesh\""),
+                          "\"forecast\": " + forecast + ", ");
+  };
+  auto lists = [](const char *bandwidth, const char *communication) {
+    return std::string(
+               "{\"link\": \"net\", \"compute\": 1.5, \"step\": [2, 3], "
+               "\"bandwidth\": ") +
+           bandwidth + ", \"communication\": " + communication + "}";
+  };
+  Expected<Manifest> manifest =
+      parseManifest(with(lists("[9, 4.5]", "[1, 2]")));
+  ASSERT_TRUE(manifest.ok()) << manifest.message();
+  ASSERT_TRUE(manifest->forecast);
+  EXPECT_EQ(manifest->forecast->link, "net");
+  EXPECT_EQ(manifest->forecast->compute, 1.5);
+  EXPECT_EQ(manifest->forecast->bandwidth, (std::vector<double>{9, 4.5}));
+  EXPECT_EQ(manifest->forecast->step, (std::vector<double>{2, 3}));
+  EXPECT_EQ(manifest->forecast->communication, (std::vector<double>{1, 2}));
+  EXPECT_EQ(parseManifest(with(lists("[9]", "[1, 2]"))).message(),
+            "forecast: expected lists of one length, of 2 and more");
+  EXPECT_EQ(parseManifest(with(lists("[9, 9]", "[1, 2]"))).message(),
+            "forecast: expected rows from fast to slow");
+  EXPECT_EQ(parseManifest(with(lists("[9, 4]", "[1, 1]"))).message(),
+            "forecast: expected rows from fast to slow");
+  EXPECT_EQ(parseManifest(with(lists("[9, 0]", "[1, 2]"))).message(),
+            "forecast.bandwidth[1]: expected a positive number");
+  EXPECT_EQ(parseManifest(with(lists("[9, \"x\"]", "[1, 2]"))).message(),
+            "forecast.bandwidth[1]: expected a number");
+  EXPECT_EQ(parseManifest(with("3")).message(), "forecast: expected an object");
+}
+
 TEST(Manifest, ReadsAllFields) {
   Expected<Manifest> manifest = parseManifest(text);
   ASSERT_TRUE(manifest.ok()) << manifest.message();

@@ -18,7 +18,7 @@ import stat
 import sys
 import tempfile
 
-from . import page, perfetto, pipeline, summary
+from . import live, page, perfetto, pipeline, summary
 from .drawing import Drawing, escape
 from .timeline import ReportError, read
 
@@ -28,8 +28,11 @@ VERSION = "mpcomm-report 0.1.0"
 def parser():
     p = argparse.ArgumentParser(prog="mpcomm-report", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("timelines", nargs="+", metavar="FILE",
+    p.add_argument("timelines", nargs="*", metavar="FILE",
                    help="timeline (JSON, schema mpcomm-timeline-1); one or two")
+    p.add_argument("--live", metavar="FILE",
+                   help="show what mpcomm-run --monitor FILE writes, as long as it does: which "
+                   "rank and which link is slow, what collectives take, which plan is used")
     p.add_argument("--json", action="store_true", help="print JSON instead of the table")
     p.add_argument("--html", metavar="OUT", help="write one self-contained page")
     p.add_argument("--svg", metavar="OUT",
@@ -97,7 +100,12 @@ def svg(timelines):
 
 
 def run(arguments):
-    if len(arguments.timelines) > 2:
+    if arguments.live:
+        if arguments.timelines or arguments.json or arguments.html or arguments.svg \
+                or arguments.perfetto:
+            raise ReportError("expected --live alone")
+        return live.follow(arguments.live, interval=1)
+    if not 1 <= len(arguments.timelines) <= 2:
         raise ReportError("expected one or two timelines, found %d"
                           % len(arguments.timelines))
     named = [p for p in (arguments.html, arguments.svg, arguments.perfetto) if p]

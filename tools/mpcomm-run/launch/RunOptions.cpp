@@ -39,10 +39,6 @@ template <typename T> std::optional<T> parseWhole(const std::string &text) {
   return value;
 }
 
-template <typename... Parts> std::string join(const Parts &...parts) {
-  return fail(parts...).message();
-}
-
 Store text(std::string &target) {
   return [&](const std::string &value) {
     target = value;
@@ -112,7 +108,7 @@ Store natural(T &target, uint64_t least = 0,
   return [=, &target](const std::string &value) -> std::string {
     std::optional<uint64_t> parsed = parseWhole<uint64_t>(value);
     if (!parsed || *parsed < least || *parsed > most)
-      return join("a number from ", least, " to ", most);
+      return mprt::concat("a number from ", least, " to ", most);
     target = *parsed;
     return "";
   };
@@ -213,6 +209,7 @@ private:
   void addHyperparameters(RunOptions &o);
   void addCheckpoints(RunOptions &o);
   void addEvaluation(RunOptions &o);
+  void addAdapting(RunOptions &o);
   void addOutput(RunOptions &o);
   void addCalibration(RunOptions &o);
 
@@ -379,6 +376,30 @@ void CommandLine::addEvaluation(RunOptions &o) {
       moreFiles(o.evalData, true));
 }
 
+void CommandLine::addAdapting(RunOptions &o) {
+  group = "Adapting";
+  add("--variant", "NAME",
+      "plan to begin with, of those that mpcomm-compile --variant has\n"
+      "put into the program (default: the program itself)",
+      text(o.variant));
+  std::vector<std::pair<const char *, std::string>> numerics;
+  for (const char *name : {"exact", "bf16", "f16", "i8", "f8E4M3FN", "f8E5M2",
+                           "i4", "i1", "low-rank"})
+    numerics.emplace_back(name, name);
+  add("--adapt", "exact|bf16|f16|i8|...",
+      "go on with whichever plan of the program is fastest on the\n"
+      "network as it is: those that compute the same, or also those\n"
+      "with gradients as narrow as this type on the wire, or low-rank",
+      choice<std::string>(o.adapt, numerics));
+  add("--adapt-every", "N", "steps between looks at the network (default 10)",
+      natural(o.adaptEvery, 1, 1 << 30));
+  add("--monitor", "FILE",
+      "one JSON object per look at the network: what each rank waits\n"
+      "for, what each collective takes, the link, the plans; for\n"
+      "mpcomm-report --live",
+      file(o.monitor));
+}
+
 void CommandLine::addOutput(RunOptions &o) {
   group = "Output";
   add("--log-every", "N", "steps between progress lines (default 10)",
@@ -446,6 +467,7 @@ CommandLine::CommandLine(RunOptions &o)
   addHyperparameters(o);
   addCheckpoints(o);
   addEvaluation(o);
+  addAdapting(o);
   addOutput(o);
   addCalibration(o);
 
@@ -464,6 +486,9 @@ CommandLine::CommandLine(RunOptions &o)
   option("--data")->excludes(option("--tokens"));
   option("--eval-data")->excludes(option("--eval-tokens"));
   option("--check-numerics")->excludes(option("--allow-nonfinite"));
+  // They are of the steps of one plan.
+  option("--adapt")->excludes(option("--timeline"));
+  option("--adapt")->excludes(option("--profile"));
   option("--calibrate")->excludes(option("program"));
   option("--calibrate-block")->needs(option("--calibrate"));
   app.get_formatter()->column_width(28);
@@ -537,6 +562,9 @@ Error checkTogether(const RunOptions &options) {
       !options.data.areTokens && !options.evalData.areTokens)
     return fail(options.format.context ? "--context" : "--token-arguments",
                 " requires --tokens");
+  if (options.adaptEvery != RunOptions().adaptEvery &&
+      !options.watchesNetwork())
+    return fail("--adapt-every requires --adapt or --monitor");
   bool trainsNothing = options.steps == 0u || options.epochs == 0u;
   if (trainsNothing &&
       !(options.checkpoint.empty() && options.saveWeights.empty()))

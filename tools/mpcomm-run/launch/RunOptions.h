@@ -58,6 +58,15 @@ struct RunOptions {
   /// not even there.
   std::optional<uint64_t> checkReplicas;
 
+  /// The plan to begin with, "" for the first of the file.
+  std::string variant;
+  /// Which numerics another plan may have; "": it stays with its plan.
+  std::string adapt;
+  uint64_t adaptEvery = 10;
+  /// What is seen of the network, as it is seen.
+  std::string monitor;
+  bool watchesNetwork() const { return !adapt.empty() || !monitor.empty(); }
+
   uint64_t logEvery = 10;
   std::string log, tensorboard, trace, timeline, profile;
   bool quiet = false;

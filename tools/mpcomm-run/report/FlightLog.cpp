@@ -104,8 +104,10 @@ std::string FlightLog::render(const char *reason,
   entries.resize(count);
   for (const mpcomm_flight_entry &entry : entries) {
     const mprt_collective &call = entry.collective;
-    const ManifestCommunicator &communicator =
-        manifest.communicators.at(call.communicator);
+    // Variants may have more channels than the program.
+    ManifestCommunicator communicator;
+    if (call.communicator < manifest.communicators.size())
+      communicator = manifest.communicators[call.communicator];
     Json axes = Json::array();
     for (size_t axis : communicator.axes)
       axes.push_back(manifest.axes[axis].name);

@@ -17,8 +17,10 @@
 #include "train/Resume.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 
 using namespace mpcomm::run;
 
@@ -32,6 +34,70 @@ static double millisecondsSince(Clock::time_point start) {
 //===----------------------------------------------------------------------===//
 // Before the first step
 //===----------------------------------------------------------------------===//
+
+/// All ranks call it: what a rank finds wrong, all of them do.
+Error Trainer::choosePlan() {
+  const std::string &wanted = job.options.variant;
+  auto info = sized<mpcomm_session_info>();
+  if (Error error = session(mpcomm_session_describe, &info))
+    return error;
+  std::string known;
+  for (uint32_t number = 0; number < info.programs && !wanted.empty();
+       ++number) {
+    const char *name = "";
+    if (Error error = session(mpcomm_session_variant, number, &name))
+      return error;
+    if (wanted == name)
+      return session(mpcomm_session_switch, number);
+    if (*name)
+      known += (known.empty() ? " '" : ", '") + std::string(name) + "'";
+  }
+  return wanted.empty()
+             ? Error()
+             : fail(job.program->path(), ": no variant '", printable(wanted),
+                    "', expected one of", known.empty() ? " none" : known);
+}
+
+Expected<Manifest> Trainer::planManifest() const {
+  auto info = sized<mpcomm_session_info>();
+  if (Error error = session(mpcomm_session_describe, &info))
+    return error;
+  const char *json = nullptr;
+  if (Error error = session(mpcomm_session_manifest, info.current, &json))
+    return error;
+  return mprt::parseManifest(json);
+}
+
+Error Trainer::startToAdapt() {
+  const RunOptions &options = job.options;
+  if (!options.watchesNetwork())
+    return {};
+  auto wanted = sized<mpcomm_adapt_options>();
+  wanted.every = static_cast<uint32_t>(options.adaptEvery);
+  wanted.numerics = options.adapt.empty() ? nullptr : options.adapt.c_str();
+  wanted.only_watch = options.adapt.empty();
+  if (Error error = session(mpcomm_session_adapt, &wanted))
+    return error;
+  Error opened;
+  if (!options.monitor.empty() && session.index() == 0) {
+    monitor.reset(std::fopen(options.monitor.c_str(), "we"));
+    if (!monitor)
+      opened = fail("--monitor ", options.monitor,
+                    ": cannot open: ", std::strerror(errno));
+  }
+  return session.agree(opened);
+}
+
+Error Trainer::writeMonitor() {
+  const char *json = nullptr;
+  if (Error error = session(mpcomm_session_network, &json))
+    return error;
+  if (std::fprintf(monitor.get(), "%s\n", json) < 0 ||
+      std::fflush(monitor.get()) != 0)
+    return fail("--monitor ", job.options.monitor,
+                ": cannot write: ", std::strerror(errno));
+  return {};
+}
 
 Error Trainer::prepare() {
   const RunOptions &options = job.options;
@@ -98,6 +164,11 @@ Error Trainer::checkStart() {
 void Trainer::hear(const mpcomm_event &event) {
   if (event.kind == MPCOMM_EVENT_WARNING && report)
     report->note(std::string("warning: ") + event.text);
+  if (event.kind == MPCOMM_EVENT_NETWORK && report)
+    report->note(std::string("network: ") + event.text);
+  if (event.kind == MPCOMM_EVENT_ADAPTED && report)
+    report->note("step " + std::to_string(event.step) +
+                 ", another plan: " + event.text);
   if (event.kind == MPCOMM_EVENT_SAVED)
     saved = begun;
 }
@@ -324,6 +395,9 @@ Error Trainer::afterStep(uint64_t done) {
   if (stop.failed())
     return stop.error();
   stopped = done < job.lastStep ? *stop : 0;
+  if (monitor && falls(done - job.firstStep, job.options.adaptEvery))
+    if (Error error = writeMonitor())
+      return error;
   // Before the checkpoint: a run that resumes it does not evaluate again.
   if (job.evaluate && falls(done, job.options.evaluateEvery) &&
       done < job.lastStep)
@@ -379,17 +453,20 @@ Error Trainer::writeSteps() {
   Expected<RecordedTrace> trace = traceOf(session);
   if (trace.failed())
     return trace.error();
+  Expected<Manifest> plan = planManifest();
+  if (plan.failed())
+    return plan.error();
   const std::vector<TraceEvent> &events = trace->events;
   std::vector<StepSpan> steps = completeSteps(spans, events, trace->dropped);
   // One rank of each stage; where there are none, rank 0.
   bool shows = job.dataRank == 0;
-  const std::string &name = job.program->manifest().program;
+  const std::string &name = plan->program;
   StepsOrigin origin{name.empty() ? job.program->path() : name,
                      session.backend(),
                      job.ranks,
-                     job.program->manifest().places,
+                     plan->places,
                      session.index(),
-                     &job.program->manifest(),
+                     &*plan,
                      session.hasOneMachine()};
   // Rank 0 writes what all have made.
   auto write = [&](const std::string &path, const std::string &mine,
@@ -447,7 +524,8 @@ Error Trainer::writeTraces() {
       return error;
   if (!job.outputs.trace)
     return {};
-  return writeTrace(job.options.trace, job.program->manifest(), session);
+  Expected<Manifest> plan = planManifest();
+  return plan ? writeTrace(job.options.trace, *plan, session) : plan.error();
 }
 
 Error Trainer::run() {
@@ -458,6 +536,8 @@ Error Trainer::run() {
   }
   if (Error error = session.agree(prepare()))
     return error;
+  if (Error error = choosePlan())
+    return error;
   auto forward = [](void *trainer, const mpcomm_event *event) {
     static_cast<Trainer *>(trainer)->hear(*event);
   };
@@ -465,6 +545,8 @@ Error Trainer::run() {
           session(mpcomm_session_on_event, +forward, static_cast<void *>(this)))
     return error;
   if (Error error = checkStart())
+    return error;
+  if (Error error = startToAdapt())
     return error;
   // A run that cannot start leaves the log of the one before it.
   Expected<Report> made =
@@ -485,9 +567,9 @@ Error Trainer::run() {
     if (status.failed()) {
       report->interrupt();
       // What led there is what the trace was asked for.
-      if (session.index() == 0 && !job.options.trace.empty())
-        (void)writeOwnTrace(job.options.trace, job.program->manifest(),
-                            session);
+      Expected<Manifest> plan = planManifest();
+      if (plan && session.index() == 0 && !job.options.trace.empty())
+        (void)writeOwnTrace(job.options.trace, *plan, session);
       return status;
     }
     if (Error error = finish())

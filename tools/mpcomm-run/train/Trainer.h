@@ -62,6 +62,13 @@ private:
   /// Fails unless all ranks have started from the same state, and checkpoints
   /// can be written.
   Error checkStart();
+  /// Begins with the plan, and watches the network, as options say.
+  Error choosePlan();
+  Error startToAdapt();
+  /// Of the plan in use, of which the session has a trace.
+  Expected<Manifest> planManifest() const;
+  /// What the last look at the network saw, where that is written.
+  Error writeMonitor();
   /// What the session tells while it runs.
   void hear(const mpcomm_event &event);
 
@@ -122,6 +129,10 @@ private:
   /// Step of the checkpoint that was last begun, and of that which is there.
   uint64_t begun = 0;
   std::optional<uint64_t> saved;
+  struct Closer {
+    void operator()(std::FILE *file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Closer> monitor;
   /// When each step ran, where that is asked for.
   std::vector<StepSpan> spans;
 };

@@ -32,7 +32,7 @@ ROLES = ("parameter", "optimizer_state", "buffer", "batch", "hyperparameter", "l
          "rng", "loss", "output")
 DECAYS = ("constant", "cosine", "linear")
 EVENTS = ("loaded", "switched", "step", "evaluated", "snapshot", "saved", "resumed", "warning",
-          "failed")
+          "failed", "adapted", "network")
 
 
 class Structure(ctypes.Structure):
@@ -117,6 +117,12 @@ class ResumeOptions(Structure):
     _fields_ = [("struct_size", c_uint32), ("anyway", c_uint8), ("reserved", c_uint8 * 3)]
 
 
+class AdaptOptions(Structure):
+    _fields_ = [("struct_size", c_uint32), ("every", c_uint32), ("numerics", c_char_p),
+                ("gain", c_double), ("budget", c_uint32), ("only_watch", c_uint8),
+                ("reserved", c_uint8 * 3)]
+
+
 class EventRecord(Structure):
     _fields_ = [("kind", c_int32), ("rank", c_int32), ("step", c_uint64),
                 ("time_nanoseconds", c_uint64), ("milliseconds", c_double),
@@ -137,7 +143,7 @@ CALLS = {
     "plan_saves": [c_char_p, c_void_p],
     "wait": [], "read_state": [c_char_p], "resume": [c_char_p, c_void_p],
     "metadata": [c_char_p, c_void_p], "gather": [c_void_p, c_void_p, c_uint64],
-    "abort": [c_char_p], "events": [c_void_p, c_uint32, c_void_p, c_void_p], "close": [],
+    "adapt": [c_void_p], "network": [c_void_p], "abort": [c_char_p], "events": [c_void_p, c_uint32, c_void_p, c_void_p], "close": [],
 }
 
 

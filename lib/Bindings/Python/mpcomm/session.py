@@ -614,6 +614,45 @@ class Session:
             names = self._programs[program].optimizer_names
             rates.constants = names.constants if names else []
 
+    def adapt(self, every: int = 10, numerics: str = "exact", *, gain: float = 0.05,
+              budget: int = 10, watch_only: bool = False) -> None:
+        """From here on looks at the network every so many steps, and goes on with whichever
+        plan that is loaded is the fastest there (all ranks, with the same values).
+
+        every       steps between looks; 0: adapts no longer
+        numerics    "exact": plans that compute the same. "bf16", "f16", "i8", "f8E4M3FN",
+                    "f8E5M2", "i4", "i1": also those with gradients as narrow as that on
+                    the wire; "low-rank": and those that send them as thin matrices
+        gain        the share of a step by which another plan has to be faster
+        budget      switches in 1000 steps
+        watch_only  looks, and stays with the plan
+
+        What it does is told by events "adapted" and "network"; `network` has what it saw."""
+        if every == 0:
+            self._handle("adapt", None)
+            return
+        self._handle("adapt", ctypes.byref(library.AdaptOptions(
+            every=every, numerics=numerics.encode(), gain=gain, budget=budget,
+            only_watch=watch_only)))
+
+    @property
+    def network(self) -> Optional[Dict[str, Any]]:
+        """What the last look at the network saw, milliseconds of a step each; None before
+        the first. docs/Runtime/Session.md has the keys."""
+        text = ctypes.c_char_p()
+        try:
+            self._handle("network", ctypes.byref(text))
+        except Error as error:
+            if error.code == "not_ready":
+                return None
+            raise
+        return json.loads(text.value or b"null")
+
+    @property
+    def plan(self) -> str:
+        """The name of the plan in use, "" for the first of the program."""
+        return self._variant(int(self._describe().current))
+
     def events(self) -> List[Event]:
         """What has happened since the last call: at most the last 1024 events."""
         records, result = (library.EventRecord * 64)(), []

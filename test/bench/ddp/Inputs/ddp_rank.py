@@ -14,6 +14,7 @@ Words of a configuration: `view` (gradients are views of the buckets, the best
 setting), `plain` (they are not), `foreach` (the optimizer's multi-tensor form),
 `tcmalloc` and `lean` (another malloc, and malloc as it is: measure.py), `alone` (the ranks do not communicate: what sharing
 the machine costs by itself), `cap4` (buckets of 4 MiB rather than 25), `fp16` (gradients travel as 16-bit floats),
+`powersgd2` (as products of matrices of rank 2, by PyTorch's hook),
 `amp` (forward pass and loss under autocast to bf16). Of PyTorch 2: `fsdp` (FSDP2: ranks hold parts of parameters and of the
 optimizer's state; each layer is a group, and so is the rest), and with it `keep` (what was gathered for the forward pass
 stays for the backward pass) and `bf16` (it is gathered, and computed with, in bf16; gradients are reduced in f32);
@@ -143,6 +144,13 @@ def main(job):
         if "fp16" in words:
             from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
             net.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        for word in words:
+            if word.startswith("powersgd"):
+                # The first steps of the hook send whole gradients; the least that it takes.
+                from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as hook
+                net.register_comm_hook(hook.PowerSGDState(
+                    None, matrix_approximation_rank=int(word[8:] or 1),
+                    start_powerSGD_iter=2), hook.powerSGD_hook)
     data, batch = workload.dataset, job["batch"]
     order = sampler.Sampler(len(data["x"]), batch * ranks)
     first, *rest = workload.inputs + workload.targets

@@ -1,0 +1,200 @@
+//===- Policy.cpp - which plan to go on with ------------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "session/adapt/Policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+using namespace mprt;
+
+/// The network has changed if the bandwidth has by more than this factor.
+static constexpr double changeFactor = 1.25;
+/// A plan that was left is not taken again at bandwidths this near.
+static constexpr double barFactor = 1.15;
+/// A plan whose step is longer than this share of the shortest is no match for
+/// it, whatever errors the simulator makes.
+static constexpr double matchShare = 1.10;
+/// A gain of this share of the step is no noise.
+static constexpr double sureGain = 0.20;
+/// A plan is left again if the one before is shorter by this share.
+static constexpr double regret = 0.01;
+/// Weight of the newest measurement of what a plan takes.
+static constexpr double newest = 0.5;
+
+double mprt::interpolate(const std::vector<double> &bandwidths,
+                         const std::vector<double> &values, double at) {
+  // Rows go from fast to slow.
+  size_t last = bandwidths.size() - 1;
+  if (at >= bandwidths[0])
+    return values[0];
+  if (at <= bandwidths[last])
+    return values[last] * bandwidths[last] / at;
+  size_t row = 1;
+  while (bandwidths[row] > at)
+    ++row;
+  double share = std::log(bandwidths[row - 1] / at) /
+                 std::log(bandwidths[row - 1] / bandwidths[row]);
+  return values[row - 1] * std::pow(values[row] / values[row - 1], share);
+}
+
+double mprt::bandwidthFor(const ManifestForecast &forecast,
+                          double communication) {
+  const std::vector<double> &seconds = forecast.communication;
+  const std::vector<double> &bandwidths = forecast.bandwidth;
+  size_t last = seconds.size() - 1;
+  if (communication <= seconds[0])
+    return bandwidths[0];
+  if (communication >= seconds[last])
+    return bandwidths[last] * seconds[last] / communication;
+  size_t row = 1;
+  while (seconds[row] < communication)
+    ++row;
+  double share = std::log(communication / seconds[row - 1]) /
+                 std::log(seconds[row] / seconds[row - 1]);
+  return bandwidths[row - 1] *
+         std::pow(bandwidths[row] / bandwidths[row - 1], share);
+}
+
+unsigned mprt::wireBits(const std::string &wire) {
+  size_t digit = wire.find_first_of("0123456789");
+  return digit == std::string::npos
+             ? 64
+             : unsigned(std::strtoul(wire.c_str() + digit, nullptr, 10));
+}
+
+bool mprt::isAllowed(const ManifestGraph &own, const ManifestGraph &plan,
+                     unsigned leastBits) {
+  auto wireOf = [](const ManifestGraph &graph) {
+    auto found = graph.options.find("wire");
+    return found == graph.options.end() ? std::string() : found->second;
+  };
+  std::map<std::string, std::string> mine = own.options, its = plan.options;
+  for (auto *options : {&mine, &its}) {
+    options->erase("wire");
+    options->erase("error-feedback"); // which makes up for the wire
+    if (leastBits == 0)
+      options->erase("low-rank");
+  }
+  if (own.digest != plan.digest || mine != its)
+    return false;
+  return wireOf(plan) == wireOf(own) ||
+         wireBits(wireOf(plan)) >= std::min(leastBits, wireBits(wireOf(own)));
+}
+
+Policy::Policy(PolicyOptions options, std::vector<PolicyPlan> plans,
+               size_t current)
+    : options(options), all(std::move(plans)), current(current),
+      expectations(all.size()), correction(all.size()), barredAt(all.size()) {}
+
+double Policy::simulated(size_t plan, double slowness) const {
+  const ManifestForecast &forecast = all[plan].forecast;
+  // Where all takes `slowness` times as long, that is a faster link.
+  return slowness * interpolate(forecast.bandwidth, forecast.step,
+                                measuredBandwidth * slowness);
+}
+
+static bool isNear(double a, double b, double factor) {
+  return a < b * factor && b < a * factor;
+}
+
+bool Policy::isBarred(size_t plan) const {
+  return barredAt[plan] &&
+         isNear(*barredAt[plan], measuredBandwidth, barFactor);
+}
+
+void Policy::use(size_t plan) {
+  current = plan;
+  before.reset();
+  candidate.reset();
+}
+
+static std::string milliseconds(double seconds) {
+  std::ostringstream text;
+  text.precision(3);
+  text << 1e3 * seconds << " ms";
+  return text.str();
+}
+
+PolicyDecision Policy::switchTo(size_t plan, const PolicyInput &input,
+                                std::string reason) {
+  switches.push_back(input.step);
+  candidate.reset();
+  current = plan;
+  return {plan, std::move(reason)};
+}
+
+PolicyDecision Policy::review(const PolicyInput &input) {
+  const ManifestForecast &own = all[current].forecast;
+  measuredBandwidth = bandwidthFor(own, input.communication);
+  bool isFirst = settledAt == 0;
+  bool isChanged =
+      !isFirst && !isNear(settledAt, measuredBandwidth, changeFactor);
+  if (isFirst || isChanged)
+    settledAt = measuredBandwidth;
+  explores |= isChanged;
+  double slowness = own.compute > 0 ? input.compute / own.compute : 1;
+  double found = input.seconds / simulated(current, slowness);
+  std::optional<double> &known = correction[current];
+  known = known && !isChanged ? *known + newest * (found - *known) : found;
+  for (size_t plan = 0; plan < all.size(); ++plan)
+    expectations[plan] =
+        simulated(plan, slowness) * correction[plan].value_or(found);
+  expectations[current] = input.seconds;
+  while (!switches.empty() &&
+         switches.front() + options.budgetSteps <= input.step)
+    switches.pop_front();
+
+  std::ostringstream network;
+  network.precision(3);
+  network << "at " << 8e-6 * measuredBandwidth << " Mb/s";
+  if (before) {
+    size_t previous = *before;
+    before.reset();
+    if (expectations[previous] < (1 - regret) * input.seconds) {
+      barredAt[current] = measuredBandwidth;
+      std::string reason = network.str() + " '" + all[current].name +
+                           "' took " + milliseconds(input.seconds) +
+                           ", where '" + all[previous].name + "' takes " +
+                           milliseconds(expectations[previous]);
+      return switchTo(previous, input, std::move(reason));
+    }
+  }
+  auto isOpen = [&](size_t plan) { return plan != current && !isBarred(plan); };
+  size_t best = current;
+  for (size_t plan = 0; plan < all.size(); ++plan)
+    if (isOpen(plan) && expectations[plan] < expectations[best])
+      best = plan;
+  bool isTrial = false;
+  if (expectations[best] > (1 - options.gain) * input.seconds) {
+    best = current;
+    for (size_t plan = 0; explores && plan < all.size(); ++plan)
+      if (isOpen(plan) && !correction[plan] &&
+          expectations[plan] < matchShare * input.seconds)
+        best = plan;
+    isTrial = best != current;
+    explores &= isTrial;
+  }
+  // There has to be one left for the way back.
+  if (best == current || switches.size() + 2 > options.budget) {
+    candidate.reset();
+    return {current, ""};
+  }
+  // What noise may be has to be there twice.
+  if (!isTrial && candidate != best &&
+      expectations[best] > (1 - sureGain) * input.seconds) {
+    candidate = best;
+    return {current, ""};
+  }
+  before = current;
+  std::string reason = network.str() + " '" + all[current].name + "' took " +
+                       milliseconds(input.seconds) + ", " +
+                       milliseconds(expectations[best]) + " are expected of '" +
+                       all[best].name + "'";
+  return switchTo(best, input, std::move(reason));
+}

@@ -1,0 +1,168 @@
+# Gradients sent in 8, 4 and 1 bits with error feedback. Of a loss that is linear in the
+# parameters gradients are known, whatever the parameters are: after any number of steps,
+# what was added to a parameter and what ranks have left over are all of the gradients, for
+# every format, number of ranks and bucket. A run that resumes goes on bit for bit, and a
+# classifier learns as in f32, which without the feedback it does not.
+#
+# REQUIRES: torch, compiler
+# RUN: rm -rf %t && mkdir %t
+# RUN: %python %s %t
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+import os
+import sys
+
+import low_rank  # beside this file
+import mpcomm
+import torch
+from torch import nn
+
+SAMPLES, RATE = 4, 0.01
+FOLDER = sys.argv[1]
+
+
+# --- what is left over ---
+
+def linear_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(33, 70), nn.Linear(70, 9, bias=False))[0]
+
+
+def linear_loss(output, weight):
+    return (output * weight).sum() / SAMPLES
+
+
+def linear_batch(step, rank):
+    generator = torch.Generator().manual_seed(100 * step + rank)
+    return (torch.randn(SAMPLES, 33, generator=generator) ** 3,
+            torch.randn(SAMPLES, 70, generator=generator))
+
+
+def linear(mesh, options, steps):
+    """The parameters; the checkpoint `linear` has the rest."""
+    torch.set_num_threads(1)
+    net = linear_model()
+    rule = torch.optim.SGD(net.parameters(), lr=RATE)
+    program = mpcomm.compile(net, linear_loss, rule, linear_batch(0, 0), mesh=mesh,
+                             wire_min_bytes=0, **options)
+    with mpcomm.Session(program) as session:
+        for step in range(steps):
+            session.step(linear_batch(step, session.rank))
+        session.save(os.path.join(FOLDER, "linear"))
+        return session.state_dict()
+
+
+def left_over(ranks):
+    """The mean over ranks of what is left over, by the checkpoint that was just written."""
+    return low_rank.sums(os.path.join(FOLDER, "linear"), ranks)
+
+
+def check_sums():
+    steps = 7
+    for ranks in (2, 3):
+        gradients = [[], []]
+        for step in range(steps):
+            for rank in range(ranks):
+                x, t = linear_batch(step, rank)
+                x, t = x.double(), t.double()
+                gradients[0].append(t.T @ x / SAMPLES / ranks)
+                gradients[1].append(t.sum(0) / SAMPLES / ranks)
+        whole = [sum(g) for g in gradients]
+        for wire in ("i8", "f8E4M3FN", "i4", "i1"):
+            for buckets in ("none", "one"):
+                options = {"wire": wire, "error_feedback": True, "buckets": buckets}
+                state = mpcomm.launch(linear, np=ranks, args=(f"dp:{ranks}", options, steps))[0]
+                left = left_over(ranks)
+                assert sorted(left) == ["bias", "weight"], left.keys()
+                start = linear_model().state_dict()
+                for name, gradient in zip(("weight", "bias"), whole):
+                    moved = (start[name].double() - state[name].double()) / RATE
+                    rest = left[name].reshape(gradient.shape)
+                    # Each step rounds the parameter, the mean, the sum with what was left and
+                    # what is left: 2^-24 of each, of which the parameter is divided by the rate.
+                    bound = 2 ** -24 * (steps + 1) * (start[name].abs().max() / RATE
+                                                      + 8 * ranks * gradient.abs().max() + 8)
+                    worst = (moved + rest - gradient).abs().max()
+                    assert worst < bound, (ranks, wire, buckets, name, worst, bound)
+                    # It is not nothing that was left over.
+                    assert rest.abs().max() > 100 * bound or wire in ("i8", "f8E4M3FN"), rest
+        print(ranks, "ranks: nothing is lost")
+
+
+# --- learning ---
+
+def classifier(options, steps, save=None, resume=None):
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
+                        nn.Linear(64, 4))
+    rule = torch.optim.SGD(net.parameters(), lr=0.05)
+    centres = 0.9 * torch.randn(4, 16, generator=torch.Generator().manual_seed(5))
+
+    def batch(step, rank):
+        generator = torch.Generator().manual_seed(1000 * step + rank)
+        labels = torch.randint(4, (16,), generator=generator)
+        return centres[labels] + torch.randn(16, 16, generator=generator), labels
+    program = mpcomm.compile(net, nn.functional.cross_entropy, rule, batch(0, 0), mesh="dp:2",
+                             wire_min_bytes=0, **options)
+    losses = []
+    with mpcomm.Session(program) as session:
+        if resume:
+            session.resume(os.path.join(FOLDER, resume))
+        for step in range(session.steps, steps):
+            losses.append(session.step(batch(step, session.rank)))
+            if save and step + 1 == steps // 2:
+                session.save(os.path.join(FOLDER, save))
+    return losses
+
+
+def check_learning():
+    steps = 300
+
+    def end(options):
+        losses = mpcomm.launch(classifier, np=2, args=(options, steps))[0]
+        return sum(losses[-100:]) / 100
+    exact = end({})
+    with_it = end({"wire": "i1"})
+    without = end({"wire": "i1", "error_feedback": False})
+    print(f"f32 {exact:.4f}, signs {with_it:.4f}, without feedback {without:.4f}")
+    assert with_it < 1.15 * exact + 0.02, (exact, with_it)
+    assert without > 1.5 * with_it, (with_it, without)
+
+    options = {"wire": "i4"}
+    whole = mpcomm.launch(classifier, np=2, args=(options, 40, "half"))
+    rest = mpcomm.launch(classifier, np=2, args=(options, 40, None, "half"))
+    assert [l[20:] for l in whole] == rest, "a resumed run has other losses"
+
+
+def check_variants():
+    """Steps in f32, then signs, then f32, then signs: what was left over waits."""
+    options = {"variants": {"signs": {"wire": "i1"}}}
+    results = mpcomm.launch(switching, np=2, args=(options,))
+    assert results[0] == results[1] and results[0][-1] < results[0][0], results[0]
+
+
+def switching(options):
+    torch.set_num_threads(1)
+    net = linear_model()
+    rule = torch.optim.SGD(net.parameters(), lr=RATE)
+    program = mpcomm.compile(net, linear_loss, rule, linear_batch(0, 0), mesh="dp:2",
+                             wire_min_bytes=0, **options)
+    losses = []
+    with mpcomm.Session(program) as session:
+        for step in range(12):
+            session.switch("signs" if step // 3 % 2 else "")
+            losses.append(session.step(linear_batch(0, session.rank)))
+    return losses
+
+
+def main():
+    check_sums()
+    check_learning()
+    check_variants()
+
+
+if __name__ == "__main__":
+    main()

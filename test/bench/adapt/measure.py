@@ -1,0 +1,230 @@
+# ===- measure.py - a job that adjusts to the link, beside fixed plans -----=== #
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM
+# Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===----------------------------------------------------------------------=== #
+"""Trains a GPT on ranks behind links whose rate changes while it runs. The program has a
+plan for each rate, with another wire type; `mpcomm-run --adapt` chooses among them.
+
+Shown are, for each rate, the median step of each plan alone on a link of that rate, and for
+each phase of the run that adapts: its median step once 2 K steps have passed since the rate
+changed, as a ratio to the best plan's and to the first plan's; after how many steps it was
+within 5 % of the best plan for good. Then, with --steady, runs on links that stay as they
+are: switches, and the step as a ratio to that of the same plan without --adapt, in turns.
+
+Needs root, for network namespaces and rate limits (docs/Guides/SlowLinks.md).
+
+REQUIRES: torch, gloo, compiler, can-limit-network, long
+RUN: %python %s --model=tiny --phases=200mbit,20mbit,200mbit --steps=30 --every=5 --plan-steps=6 --mpcomm-import=%mpcomm-import --mpcomm-compile=%mpcomm-compile --mpcomm-run=%mpcomm-run | FileCheck %s
+CHECK: | plan | 200mbit | 20mbit |
+CHECK: | 20mbit | narrow
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BENCH = os.path.dirname(HERE)
+EXAMPLES = os.path.join(HERE, *[".."] * 3, "docs", "examples")
+sys.path.insert(0, os.path.join(BENCH, "slow-link", "Inputs"))
+import network  # noqa: E402
+
+MODELS = {
+    "tiny": {"layers": 2, "d": 128, "heads": 4},
+    "gpt-10m": {"layers": 6, "d": 384, "heads": 6},
+}
+BATCH, WARMUP = 8, 3
+# name: options beside the cluster of the rate that it is for
+PLANS = {"": "", "half": "wire=bf16", "narrow": "wire=i8"}
+
+
+class Bench:
+    def __init__(self, a, links, folder):
+        self.a, self.links, self.folder = a, links, folder
+        self.cores = sorted(os.sched_getaffinity(0))
+        self.steps = {}
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def start(self, command, **settings):
+        ranks = self.a.ranks
+        return [self.links.start(
+            r, command, dict(os.environ, RANK=str(r), WORLD_SIZE=str(ranks), LOCAL_RANK="0",
+                             MASTER_ADDR=network.Network.address(0), MASTER_PORT="29500",
+                             GLOO_SOCKET_IFNAME="eth0"),
+            self.cores[r % len(self.cores)], **settings) for r in range(ranks)]
+
+    def finish(self, processes):
+        end = time.time() + self.a.timeout
+        try:
+            for process in processes:
+                if process.wait(timeout=max(1, end - time.time())):
+                    raise RuntimeError(f"a rank ended with {process.returncode}")
+        finally:
+            for process in processes:
+                process.kill()
+
+    def prepare(self):
+        a = self.a
+        source = os.path.join(EXAMPLES, "gpt.py")
+        subprocess.run([a.mpcomm_import, source,
+                        *[f"-O{k}={v}" for k, v in MODELS[a.model].items()], "--batch", str(BATCH),
+                        "-o", self.path("m.mlir"), "--weights", self.path("m.w"), "--data",
+                        self.path("m.d")], check=True)
+        clusters = {}
+        for rate in dict.fromkeys(a.phases):
+            clusters[rate] = self.path(f"cluster.{rate}.json")
+            self.links.limit(rate)
+            self.finish(self.start([a.mpcomm_run, "--calibrate", clusters[rate], "--quiet"]))
+        fastest = clusters[max(clusters, key=bits)]
+        slowest = clusters[min(clusters, key=bits)]
+        command = [a.mpcomm_compile, self.path("m.mlir"), "-o", self.path("m.so"), "--np",
+                   str(a.ranks), "--options=cluster=" + fastest]
+        for name, options in PLANS.items():
+            if name:
+                command += ["--variant", f"{name}: {options} cluster={slowest}"]
+        subprocess.run(command, check=True)
+
+    def command(self, steps, *more):
+        return [self.a.mpcomm_run, self.path("m.so"), "--weights", self.path("m.w"), "--data",
+                self.path("m.d"), "--steps", str(steps), "--log", self.path("log"), "--log-every",
+                "1000000", "--timeout", "300", *more]
+
+    def rows(self):
+        try:
+            with open(self.path("log")) as file:
+                return [json.loads(line) for line in file.read().split("\n")[:-1]]
+        except FileNotFoundError:
+            return []
+
+    def alone(self, rate, plan, steps, *more):
+        """The median step of a plan on a link of that rate."""
+        self.links.limit(rate)
+        variant = ["--variant", plan] if plan else []
+        self.finish(self.start(self.command(steps + WARMUP, "--quiet", *variant, *more)))
+        return statistics.median(row["ms"] for row in self.rows()[WARMUP:])
+
+    def adapt(self):
+        """Steps of each phase, and what the run said."""
+        a = self.a
+        if os.path.exists(self.path("log")):
+            os.remove(self.path("log"))
+        total = a.steps * len(a.phases)
+        with open(self.path("text"), "w") as text:
+            self.links.limit(a.phases[0])
+            processes = self.start(self.command(
+                total, "--adapt", "i8", "--adapt-every", str(a.every), "--monitor",
+                self.path("monitor")), stdout=text)
+            phase, done, deadline = 0, 0, time.time() + a.timeout
+            while done < total and all(p.poll() is None for p in processes):
+                if time.time() > deadline:
+                    break
+                done = len(self.rows())
+                if done // a.steps > phase and done < total:
+                    phase = done // a.steps
+                    self.links.limit(a.phases[phase])
+                    self.changes.append(done)
+                time.sleep(0.02)
+            self.finish(processes)
+        with open(self.path("text")) as text:
+            return [row["ms"] for row in self.rows()], text.read()
+
+    def run(self):
+        a = self.a
+        self.prepare()
+        rates = list(dict.fromkeys(a.phases))
+        print(f"{a.model}, {a.ranks} ranks, a look at the network every {a.every} steps\n")
+        print("| plan | " + " | ".join(rates) + " |")
+        print("|---" * (len(rates) + 1) + "|")
+        fixed = {plan: {rate: self.alone(rate, plan, a.plan_steps) for rate in rates}
+                 for plan in PLANS}
+        for plan, found in fixed.items():
+            print(f"| {plan or 'the program'} | "
+                  + " | ".join(f"{found[rate]:.1f}" for rate in rates) + " |")
+        best = {rate: min(PLANS, key=lambda p, r=rate: fixed[p][r]) for rate in rates}
+        sys.stdout.flush()
+        self.changes = [0]
+        steps, text = self.adapt()
+        with open(self.path("monitor")) as monitor:
+            looks = [json.loads(line) for line in monitor]
+        print("\n| rate | plan at its end | ms a step after 2 K | best plan | ratio | ratio to the "
+              "first plan | within 5 % after | link | expected of the plans |\n"
+              "|---|---|---|---|---|---|---|---|---|")
+        ends = [*self.changes[1:], len(steps)]
+        for rate, begin, end in zip(a.phases, self.changes, ends):
+            settled = statistics.median(steps[begin + 2 * a.every:end])
+            target = 1.05 * fixed[best[rate]][rate]
+            window = 5  # steps whose median has to be there
+            late = [i for i in range(begin, end - window + 1)
+                    if statistics.median(steps[i:i + window]) > target]
+            after = f"{max(late) + 1 - begin} steps" if late else "0 steps"
+            if late and max(late) == end - window:
+                after = "not"
+            last = [look for look in looks if begin < look["step"] <= end][-1]
+            used = next((p["name"] for p in last["plans"] if p["current"]), "?")
+            print(f"| {rate} | {used or 'the program'} | {settled:.1f} | "
+                  f"{best[rate] or 'the program'} | {settled / fixed[best[rate]][rate]:.3f} | "
+                  f"{settled / fixed[''][rate]:.3f} | {after} | {8e-6 * last['bandwidth']:.3g} "
+                  f"Mb/s | {' '.join('%.1f' % p['milliseconds'] for p in last['plans'])} |")
+        print()
+        for line in re.findall(r"^.*another plan.*$", text, re.M):
+            print(line)
+        for rate in rates if a.steady else []:
+            self.steady(rate, best[rate])
+
+    def steady(self, rate, plan):
+        a = self.a
+        ratios, switches = [], 0
+        for _ in range(a.rounds):
+            before = self.alone(rate, plan, a.steady)
+            with_it = self.alone(rate, plan, a.steady, "--adapt", "i8", "--adapt-every",
+                                 str(a.every), "--monitor", self.path("monitor"))
+            ratios.append(with_it / before)
+            with open(self.path("monitor")) as monitor:
+                switches += [json.loads(line) for line in monitor][-1]["switches"]
+        print(f"steady {rate}, {plan or 'the program'}: {switches} switches in "
+              f"{a.rounds * (a.steady + WARMUP)} steps, step {statistics.median(ratios):.4f} of the "
+              f"plan alone ({' '.join(f'{r:.4f}' for r in ratios)})")
+        sys.stdout.flush()
+
+
+def bits(rate):
+    number, unit = re.fullmatch(r"([\d.]+)([kmg]bit)", rate).groups()
+    return float(number) * network.UNITS[unit]
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--model", default="gpt-10m", choices=MODELS)
+    p.add_argument("--ranks", type=int, default=2)
+    p.add_argument("--phases", default="1gbit,200mbit,50mbit,1gbit", type=lambda t: t.split(","),
+                   help="rates, as tc reads them, one after the other")
+    p.add_argument("--steps", type=int, default=60, help="of a phase")
+    p.add_argument("--every", type=int, default=10, help="K: steps between looks")
+    p.add_argument("--plan-steps", type=int, default=10, help="of each plan at each rate")
+    p.add_argument("--steady", type=int, default=0, help="steps on each link as it stays")
+    p.add_argument("--rounds", type=int, default=3, help="of the steady runs")
+    p.add_argument("--timeout", type=float, default=3000)
+    p.add_argument("--mpcomm-import", default="mpcomm-import")
+    p.add_argument("--mpcomm-compile", default="mpcomm-compile")
+    p.add_argument("--mpcomm-run", default="mpcomm-run")
+    a = p.parse_args()
+    network.isolate()
+    with tempfile.TemporaryDirectory() as folder:
+        Bench(a, network.Network(a.ranks), folder).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

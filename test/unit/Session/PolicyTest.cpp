@@ -1,0 +1,265 @@
+//===- PolicyTest.cpp - which plan to go on with --------------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Jobs are played against a network whose bandwidth changes. What a plan takes
+// there is computed here, and the forecasts say it, or are wrong by some
+// factor.
+//
+//===----------------------------------------------------------------------===//
+
+#include "session/adapt/Policy.h"
+
+#include "gtest/gtest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+using namespace mprt;
+
+namespace {
+
+/// Computes, sends `bytes`, of which a share is hidden, and encodes.
+struct TruePlan {
+  double compute, bytes, hidden, encode;
+
+  double communication(double bandwidth) const {
+    return 1e-4 + bytes / bandwidth;
+  }
+  double step(double bandwidth) const {
+    double busy = communication(bandwidth);
+    return compute + encode + std::max(busy - hidden * compute, 0.1 * busy);
+  }
+};
+
+/// `wrong`: how many times the truth the forecast of a step is.
+ManifestForecast forecastOf(const TruePlan &plan, double wrong = 1) {
+  ManifestForecast forecast;
+  forecast.compute = plan.compute + plan.encode;
+  for (double bandwidth = 1e11; bandwidth > 1e5; bandwidth /= std::sqrt(2.0)) {
+    forecast.bandwidth.push_back(bandwidth);
+    forecast.step.push_back(wrong * plan.step(bandwidth));
+    forecast.communication.push_back(plan.communication(bandwidth));
+  }
+  return forecast;
+}
+
+class Job {
+public:
+  Job(std::vector<TruePlan> truths, const std::vector<double> &wrong,
+      double noise = 0, PolicyOptions options = {})
+      : truths(std::move(truths)), noise(noise),
+        policy(options, plansOf(this->truths, wrong), 0) {}
+
+  /// Ten steps, and a review.
+  void run(double bandwidth) {
+    std::uniform_real_distribution<double> shaken(1 - noise, 1 + noise);
+    step += 10;
+    const TruePlan &plan = truths[current];
+    PolicyInput input;
+    input.step = step;
+    input.seconds = plan.step(bandwidth) * shaken(random);
+    input.compute = (plan.compute + plan.encode) * shaken(random);
+    input.communication = plan.communication(bandwidth) * shaken(random);
+    PolicyDecision decision = policy.review(input);
+    EXPECT_EQ(decision.plan != current, !decision.reason.empty());
+    switches += decision.plan != current;
+    current = decision.plan;
+  }
+  double best(double bandwidth) const {
+    double least = INFINITY;
+    for (const TruePlan &plan : truths)
+      least = std::min(least, plan.step(bandwidth));
+    return least;
+  }
+  double mine(double bandwidth) const {
+    return truths[current].step(bandwidth);
+  }
+
+  std::vector<TruePlan> truths;
+  double noise;
+  Policy policy;
+  size_t current = 0;
+  uint64_t step = 0;
+  int switches = 0;
+  std::mt19937 random{7};
+
+private:
+  static std::vector<PolicyPlan> plansOf(const std::vector<TruePlan> &truths,
+                                         const std::vector<double> &wrong) {
+    std::vector<PolicyPlan> plans;
+    for (size_t i = 0; i < truths.size(); ++i)
+      plans.push_back({std::to_string(i), forecastOf(truths[i], wrong[i])});
+    return plans;
+  }
+};
+
+/// Full gradients, half of them, a quarter; the narrower the more to encode.
+const std::vector<TruePlan> wide = {
+    {0.2, 40e6, 0.5, 0}, {0.2, 20e6, 0.5, 0.02}, {0.2, 10e6, 0.5, 0.06}};
+
+} // namespace
+
+TEST(Policy, FollowsTheNetwork) {
+  Job job(wide, {1, 1, 1});
+  for (double bandwidth : {125e6, 25e6, 6.25e6, 125e6, 6.25e6, 1e9}) {
+    for (int review = 0; review < 4; ++review)
+      job.run(bandwidth);
+    EXPECT_LE(job.mine(bandwidth), 1.05 * job.best(bandwidth)) << bandwidth;
+  }
+  EXPECT_GE(job.switches, 4);
+}
+
+TEST(Policy, SureGainsAreTakenAtTheFirstReview) {
+  Job job(wide, {1, 1, 1});
+  job.run(1e9);
+  EXPECT_EQ(job.current, 0u);
+  job.run(6.25e6);
+  EXPECT_EQ(job.current, 2u);
+}
+
+TEST(Policy, SmallGainsHaveToBeSeenTwice) {
+  // 20 of 230 ms.
+  Job job({{0.2, 3e6, 0, 0.01}, {0.2, 1e6, 0, 0.01}}, {1, 1});
+  job.run(100e6);
+  EXPECT_EQ(job.current, 0u);
+  job.run(100e6);
+  EXPECT_EQ(job.current, 1u);
+}
+
+TEST(Policy, AnsweredNoiseIsNoChange) {
+  for (double bandwidth : {1e9, 125e6, 25e6, 6.25e6}) {
+    Job job(wide, {1, 1, 1}, /*noise=*/0.03);
+    for (int review = 0; review < 3; ++review)
+      job.run(bandwidth);
+    int before = job.switches;
+    for (int review = 0; review < 50; ++review)
+      job.run(bandwidth);
+    EXPECT_EQ(job.switches, before) << bandwidth;
+  }
+}
+
+TEST(Policy, LeavesAPlanThatBreaksItsPromise) {
+  // The second is said to take half of what it takes.
+  Job job({{0.2, 40e6, 0.5, 0}, {0.3, 40e6, 0.5, 0.1}}, {1, 0.4});
+  job.run(25e6);
+  EXPECT_EQ(job.current, 1u);
+  job.run(25e6);
+  EXPECT_EQ(job.current, 0u);
+  for (int review = 0; review < 100; ++review)
+    job.run(25e6);
+  EXPECT_EQ(job.current, 0u);
+  EXPECT_EQ(job.switches, 2);
+}
+
+TEST(Policy, TriesMatchesWhenTheNetworkHasChanged) {
+  // The second is better by a tenth than is said, which is the same as the
+  // first.
+  std::vector<TruePlan> plans = {{0.2, 40e6, 0.5, 0}, {0.2, 35e6, 0.5, 0}};
+  double wrong = plans[0].step(25e6) / plans[1].step(25e6);
+  Job steady(plans, {1, wrong});
+  for (int review = 0; review < 50; ++review)
+    steady.run(25e6);
+  EXPECT_EQ(steady.switches, 0);
+  Job job(plans, {1, wrong});
+  job.run(1e9);
+  for (int review = 0; review < 4; ++review)
+    job.run(25e6);
+  EXPECT_EQ(job.current, 1u);
+}
+
+TEST(Policy, KeepsToItsBudget) {
+  PolicyOptions options;
+  options.budget = 3;
+  Job job(wide, {1, 1, 1}, 0, options);
+  for (int round = 0; round < 40; ++round)
+    job.run(round % 2 ? 6.25e6 : 1e9);
+  EXPECT_EQ(job.step, 400u);
+  EXPECT_GE(job.switches, 2);
+  EXPECT_LE(job.switches, 3);
+  int before = job.switches;
+  // Old switches do not count.
+  for (int round = 0; round < 100; ++round)
+    job.run(1e9);
+  job.run(6.25e6);
+  EXPECT_GT(job.switches, before);
+}
+
+// Whatever forecasts say, a steady phase ends with no worse a plan than it
+// began with, and a change costs at most a trial of each plan. Where they are
+// right, what is left is the gain below which it stays, and what lies between
+// their rows: of a kink, up to a twentieth.
+TEST(Policy, Random) {
+  std::mt19937 random(1);
+  auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  for (int number = 0; number < 2000; ++number) {
+    std::vector<TruePlan> plans;
+    std::vector<double> wrong;
+    bool isRight = number % 2;
+    double compute = uniform(0.05, 0.5);
+    for (int i = 0, n = 1 + int(uniform(0, 5)); i < n; ++i) {
+      plans.push_back({compute, std::exp(uniform(13, 18.5)), uniform(0, 1),
+                       uniform(0, 0.1)});
+      wrong.push_back(isRight ? 1 : std::exp(uniform(-0.5, 0.5)));
+    }
+    Job job(plans, wrong, 0, {0.05, 1000, 1000});
+    for (int phase = 0; phase < 4; ++phase) {
+      double bandwidth = std::exp(uniform(std::log(2e6), std::log(2e9)));
+      double before = job.mine(bandwidth);
+      int switches = job.switches;
+      for (int review = 0; review < 2 * int(plans.size()) + 4; ++review)
+        job.run(bandwidth);
+      EXPECT_LE(job.mine(bandwidth), 1.011 * before) << number;
+      EXPECT_LE(job.switches - switches, 2 * int(plans.size())) << number;
+      if (isRight)
+        EXPECT_LE(job.mine(bandwidth), (1 / 0.95 + 0.05) * job.best(bandwidth))
+            << number;
+    }
+  }
+}
+
+TEST(Policy, InterpolatesBetweenRows) {
+  std::vector<double> bandwidths = {4, 2, 1}, values = {1, 2, 8};
+  EXPECT_DOUBLE_EQ(interpolate(bandwidths, values, 8), 1);
+  EXPECT_DOUBLE_EQ(interpolate(bandwidths, values, 4), 1);
+  EXPECT_NEAR(interpolate(bandwidths, values, std::sqrt(2)), 4, 1e-12);
+  EXPECT_DOUBLE_EQ(interpolate(bandwidths, values, 0.5), 16);
+  TruePlan plan{0.2, 40e6, 0.5, 0};
+  ManifestForecast forecast = forecastOf(plan);
+  for (double bandwidth = 2e5; bandwidth < 5e8; bandwidth *= 1.7)
+    EXPECT_NEAR(bandwidthFor(forecast, plan.communication(bandwidth)),
+                bandwidth, 0.01 * bandwidth);
+}
+
+TEST(Policy, Numerics) {
+  ManifestGraph own, other;
+  own.digest = other.digest = "1";
+  own.options = other.options = {{"precision", "bf16"}, {"wire", ""}};
+  EXPECT_TRUE(isAllowed(own, other, 64));
+  other.options["wire"] = "bf16";
+  EXPECT_FALSE(isAllowed(own, other, 64));
+  EXPECT_TRUE(isAllowed(own, other, 16));
+  EXPECT_TRUE(isAllowed(other, own, 64)) << "wider than what is in use";
+  other.options["wire"] = "f8E4M3FN";
+  EXPECT_FALSE(isAllowed(own, other, 16));
+  EXPECT_TRUE(isAllowed(own, other, 8));
+  other.options["wire"] = "i1";
+  other.options["error-feedback"] = "true";
+  EXPECT_FALSE(isAllowed(own, other, 8));
+  EXPECT_TRUE(isAllowed(own, other, 1));
+  other.options["low-rank"] = "2";
+  EXPECT_FALSE(isAllowed(own, other, 1));
+  EXPECT_TRUE(isAllowed(own, other, 0));
+  other.options = own.options;
+  other.options["precision"] = "f32";
+  EXPECT_FALSE(isAllowed(own, other, 8));
+  other.options = own.options;
+  other.digest = "2";
+  EXPECT_FALSE(isAllowed(own, other, 8));
+}

@@ -528,6 +528,7 @@ void parseForecast(const ManifestReader &reader, Manifest &manifest) {
     return;
   ManifestReader item = reader.at("forecast");
   ManifestForecast forecast;
+  forecast.cluster = item.text("cluster");
   forecast.link = item.text("link");
   forecast.compute = item.number("compute").value_or(0);
   for (auto [name, values] : {std::pair("bandwidth", &forecast.bandwidth),

@@ -190,7 +190,8 @@ struct ManifestGraph {
 
 /// What a plan was simulated to take, by the bandwidth of the link.
 struct ManifestForecast {
-  std::string link;
+  /// The cluster, as JSON, and the link of it whose bandwidth it is about.
+  std::string cluster, link;
   /// Seconds of computation.
   double compute = 0;
   /// Bytes/s, from fast to slow; and seconds of a step, and of its collectives

@@ -57,8 +57,9 @@ public:
   }
 
   Error describe(mpcomm_session_info &info) const;
+  /// `planName`: of a plan that was made while the job ran.
   Error load(const Expected<OpenProgram> &opened, uint32_t traceCapacity,
-             uint32_t &number);
+             uint32_t &number, const std::string &planName = {});
   Error switchTo(uint32_t number);
   Error manifest(uint32_t number, const char *&json) const;
   Error variant(uint32_t number, const char *&name) const;
@@ -116,6 +117,8 @@ private:
   struct LoadedProgram : OpenProgram {
     void *arena = nullptr;
     uint64_t arenaBytes = 0;
+    /// Of a plan that was made while the job ran.
+    std::string planName;
     /// After which step all that it holds here had the values of the job.
     uint64_t freshAt = 0;
   };
@@ -226,10 +229,15 @@ private:
   void fill(const StepOutcome &outcome, mpcomm_result &result);
 
   // SessionAdapt.cpp
-  /// The plans that may be chosen, as they are loaded now.
+  /// Begins to choose among the plans that are loaded, where the current one
+  /// can be compared.
   void findPlans();
-  /// Its name among them: that of the variant, "" of the first program.
-  std::string nameOfPlan(size_t number) const;
+  /// Another plan is there to choose.
+  void addPlan(size_t number);
+  /// Whether it computes what the job may.
+  bool mayChoose(size_t number) const;
+  /// That of the variant, "" of a program itself.
+  const std::string &nameOfPlan(size_t number) const;
   /// The current program is another one.
   void watchPlan();
   /// A step took so long, and waited for communication; reviews the plan where
@@ -238,6 +246,12 @@ private:
   /// Brings together what ranks have measured.
   Error look();
   Error review();
+  /// On rank 0: whether a plan is there that it has asked for; and asks for one
+  /// where none was made for the bandwidth as it is.
+  void pollAgent();
+  void askForPlan();
+  /// Brings a plan of so many bytes from rank 0 to all, and loads it.
+  Error takePlan(size_t bytes);
 
   // SessionFiles.cpp
   /// Takes note of what was written in the background.

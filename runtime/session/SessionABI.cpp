@@ -145,6 +145,8 @@ Expected<AdaptOptions> readAdaptOptions(const mpcomm_adapt_options &chosen) {
     options.policy.gain = chosen.gain;
   if (chosen.budget)
     options.policy.budget = chosen.budget;
+  if (chosen.plan_command)
+    options.planCommand = chosen.plan_command;
   std::string numerics = chosen.numerics ? chosen.numerics : "exact";
   if (numerics == "exact")
     return options;

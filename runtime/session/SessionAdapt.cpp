@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 using namespace mprt;
@@ -50,21 +51,26 @@ watchedOf(const ManifestFunction *function) {
 // What ranks tell one another
 //===----------------------------------------------------------------------===//
 
-/// Every rank's times.
-static Expected<std::vector<RankTimes>>
-exchange(Rank &rank, const Manifest &manifest, const RankTimes &mine) {
-  constexpr size_t fixed = 4;
+/// Every rank's times. Rank 0 also says how many bytes a new plan has, 0
+/// without one.
+static Expected<std::vector<RankTimes>> exchange(Rank &rank,
+                                                 const Manifest &manifest,
+                                                 const RankTimes &mine,
+                                                 size_t &planBytes) {
+  constexpr size_t fixed = 5;
   std::vector<size_t> counts;
   for (size_t r = 0; r < rank.size(); ++r)
     counts.push_back(watchedOf(manifest.find("train_step", r)).size());
   size_t each = fixed + 2 * *std::max_element(counts.begin(), counts.end());
-  std::vector<double> sent = {mine.step, mine.exposed, mine.compute, mine.busy};
+  std::vector<double> sent = {mine.step, mine.exposed, mine.compute, mine.busy,
+                              double(planBytes)};
   sent.insert(sent.end(), mine.busyOf.begin(), mine.busyOf.end());
   sent.insert(sent.end(), mine.waitedOf.begin(), mine.waitedOf.end());
   sent.resize(each);
   std::vector<double> all(each * rank.size());
   if (Error error = rank.gather(sent.data(), all.data(), each * sizeof(double)))
     return error;
+  planBytes = size_t(all[fixed - 1]);
   std::vector<RankTimes> ranks;
   for (size_t r = 0; r < rank.size(); ++r) {
     const double *its = &all[r * each];
@@ -153,40 +159,48 @@ Error Session::adapt(const std::optional<AdaptOptions> &options) {
     adaptation->options = *options;
     if (const auto &graph = manifestOf().graph)
       adaptation->numerics = *graph;
+    if (index() == 0 && !options->planCommand.empty())
+      adaptation->agent = std::make_unique<Agent>(options->planCommand);
     findPlans();
   }
   rank->context().watchCollectives(adaptation.has_value());
   return {};
 }
 
+bool Session::mayChoose(size_t number) const {
+  const Manifest &manifest = programs[number].program->manifest();
+  return manifest.forecast && manifest.graph &&
+         isAllowed(adaptation->numerics, *manifest.graph,
+                   adaptation->options.leastBits);
+}
+
 void Session::findPlans() {
   Adaptation &my = *adaptation;
   my.programs.clear();
   my.policy.reset();
-  std::vector<PolicyPlan> plans;
-  size_t own = 0;
-  for (size_t number = 0; number < programs.size(); ++number) {
-    const Program &program = *programs[number].program;
-    const Manifest &manifest = program.manifest();
-    if (!manifest.forecast || !manifest.graph ||
-        !isAllowed(my.numerics, *manifest.graph, my.options.leastBits))
-      continue;
-    if (number == current)
-      own = plans.size();
-    else if (my.options.onlyWatches)
-      continue;
-    my.programs.push_back(number);
-    plans.push_back({nameOfPlan(number), *manifest.forecast});
-  }
-  if (std::count(my.programs.begin(), my.programs.end(), current))
-    my.policy.emplace(my.options.policy, std::move(plans), own);
+  if (!mayChoose(current))
+    return;
+  my.programs.push_back(current);
+  my.policy.emplace(
+      my.options.policy,
+      std::vector{PolicyPlan{nameOfPlan(current), *manifestOf().forecast}}, 0);
+  for (size_t number = 0; number < programs.size(); ++number)
+    if (number != current)
+      addPlan(number);
 }
 
-std::string Session::nameOfPlan(size_t number) const {
-  const Program &program = *programs[number].program;
-  if (!program.variant().empty())
-    return program.variant();
-  return program.variants().empty() && number ? program.path() : "";
+void Session::addPlan(size_t number) {
+  if (!adaptation || !adaptation->policy || adaptation->options.onlyWatches ||
+      !mayChoose(number))
+    return;
+  adaptation->programs.push_back(number);
+  adaptation->policy->add(
+      {nameOfPlan(number), *programs[number].program->manifest().forecast});
+}
+
+const std::string &Session::nameOfPlan(size_t number) const {
+  const LoadedProgram &loaded = programs[number];
+  return loaded.planName.empty() ? loaded.program->variant() : loaded.planName;
 }
 
 void Session::watchPlan() {
@@ -211,16 +225,91 @@ Error Session::noteStep(double seconds, double exposed) {
                                                                : review();
 }
 
+void Session::pollAgent() {
+  Adaptation &my = *adaptation;
+  if (!my.agent)
+    return;
+  Expected<std::optional<std::string>> made = my.agent->poll();
+  if (!made) {
+    // Once: what was wrong will be wrong again.
+    emit(MPCOMM_EVENT_NETWORK, made.message());
+    my.agent.reset();
+  } else if (*made) {
+    my.plan = std::move(**made);
+  }
+}
+
+void Session::askForPlan() {
+  Adaptation &my = *adaptation;
+  double bandwidth = my.policy->bandwidth();
+  auto isNear = [&](double other) {
+    return other < planFactor * bandwidth && bandwidth < planFactor * other;
+  };
+  if (!my.agent || my.agent->isBusy() || my.askedFor.size() >= mostPlans ||
+      std::any_of(my.askedFor.begin(), my.askedFor.end(), isNear))
+    return;
+  for (const PolicyPlan &plan : my.policy->plans())
+    if (isNear(plannedBandwidth(plan.forecast)))
+      return;
+  my.askedFor.push_back(bandwidth);
+  Expected<std::string> cluster = clusterAt(*manifestOf().forecast, bandwidth);
+  Error error = cluster ? my.agent->start(*cluster) : cluster.error();
+  if (error) {
+    emit(MPCOMM_EVENT_NETWORK, error.message());
+    my.agent.reset();
+  }
+}
+
+Error Session::takePlan(size_t bytes) {
+  Adaptation &my = *adaptation;
+  std::string plan = std::exchange(my.plan, {});
+  const char *what = "a plan made for this network";
+  plan.resize(bytes);
+  for (unsigned to = 1; to < rank->size(); ++to) {
+    Error error;
+    if (index() == 0)
+      error = rank->send(to, plan.data(), bytes, what);
+    else if (index() == to)
+      error = rank->receive(0, plan.data(), bytes, what);
+    if (error)
+      return failed(error);
+  }
+  std::string name = concat("measured-", ++my.plansMade);
+  Expected<OpenProgram> opened = fail("no folder");
+  if (!my.folder)
+    if (auto made = WorkFolder::create())
+      my.folder = made.take();
+  if (my.folder) {
+    std::string path = my.folder->path() + "/" + name + ".so";
+    std::ofstream(path, std::ios::binary) << plan;
+    opened = OpenProgram::open(path);
+  }
+  uint32_t number = 0;
+  Error error = load(opened, 0, number, name);
+  if (error && failure)
+    return failure;
+  if (error)
+    emit(MPCOMM_EVENT_NETWORK,
+         concat("a plan made for this network cannot be used: ",
+                error.message()));
+  return {};
+}
+
 Error Session::look() {
   Adaptation &my = *adaptation;
+  pollAgent();
   std::vector<uint32_t> ids;
   for (const ManifestCollective *collective : watchedOf(find("train_step")))
     ids.push_back(uint32_t(collective->id));
+  size_t planBytes = my.plan.size();
   Expected<std::vector<RankTimes>> ranks =
-      exchange(*rank, manifestOf(), my.times.take(ids));
+      exchange(*rank, manifestOf(), my.times.take(ids), planBytes);
   if (!ranks)
     return ranks.error();
   my.ranks = ranks.take();
+  if (planBytes)
+    if (Error error = takePlan(planBytes))
+      return error;
   std::vector<unsigned> group;
   std::map<const ManifestFunction *, unsigned> numbers;
   for (size_t r = 0; r < rank->size(); ++r)
@@ -242,9 +331,8 @@ Error Session::look() {
     my.links = links.take();
     if (auto slow = findSlowLink(my.links))
       emit(MPCOMM_EVENT_NETWORK,
-           concat("the link from rank ", slow->from, " to rank ", slow->to,
-                  " is slow: ", 1e3 * slow->seconds, " ms for ", probeBytes,
-                  " bytes"));
+           concat(mprt::describe(*slow), slow->rank ? " are" : " is", " slow: ",
+                  1e3 * slow->link.seconds, " ms for ", probeBytes, " bytes"));
   }
   if (isSlower) {
     my.probedAt = my.view.communication;
@@ -269,7 +357,14 @@ Error Session::review() {
     return {};
   PolicyDecision decision = my.policy->review(
       {steps, my.view.step, my.view.compute, my.view.communication});
-  size_t chosen = my.programs[decision.plan];
+  askForPlan();
+  // All have decided the same, unless their machines round otherwise.
+  std::vector<uint64_t> all(rank->size());
+  uint64_t mine = decision.plan;
+  if (Error error = rank->gather(&mine, all.data(), sizeof(mine)))
+    return failed(error);
+  my.policy->use(size_t(all[0]));
+  size_t chosen = my.programs[size_t(all[0])];
   if (chosen == current)
     return {};
   my.decision = decision.reason;
@@ -321,6 +416,7 @@ Error Session::network(const char *&json) {
               {"straggler", nullptr},
               {"late", milliseconds(view.lateness)},
               {"slow_link", nullptr},
+              {"slow_links_of", nullptr},
               {"switches", my.switches},
               {"decision", my.decision},
               {"ranks", ranks},
@@ -331,8 +427,11 @@ Error Session::network(const char *&json) {
     all["bandwidth"] = my.policy->bandwidth();
   if (view.straggler)
     all["straggler"] = *view.straggler;
-  if (auto slow = findSlowLink(my.links))
-    all["slow_link"] = {slow->from, slow->to};
+  if (auto slow = findSlowLink(my.links)) {
+    all["slow_link"] = {slow->link.from, slow->link.to};
+    if (slow->rank)
+      all["slow_links_of"] = *slow->rank;
+  }
   my.text = all.dump(-1, ' ', false, Json::error_handler_t::replace);
   json = my.text.c_str();
   return {};

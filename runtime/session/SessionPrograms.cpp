@@ -233,7 +233,7 @@ Error Session::layOutState() {
 }
 
 Error Session::load(const Expected<OpenProgram> &opened, uint32_t traceCapacity,
-                    uint32_t &number) {
+                    uint32_t &number, const std::string &planName) {
   if (failure)
     return failure;
   finishWriting(/*waits=*/true);
@@ -260,6 +260,8 @@ Error Session::load(const Expected<OpenProgram> &opened, uint32_t traceCapacity,
   for (LoadedProgram &program : all) {
     programs.push_back(std::move(program));
     programs.back().freshAt = steps;
+    if (programs.size() == first + 1)
+      programs.back().planName = planName;
     bool isFirst = programs.size() == first + 1;
     if ((error = openProgram(programs.back(), traceCapacity,
                              isFirst ? nullptr : &programs[first])))
@@ -277,6 +279,8 @@ Error Session::load(const Expected<OpenProgram> &opened, uint32_t traceCapacity,
   use(current);
   if (Error lost = bringState(before))
     return failed(lost);
+  for (size_t added = first; added < programs.size(); ++added)
+    addPlan(added);
   emit(MPCOMM_EVENT_LOADED, opened->program->path());
   return {};
 }
@@ -387,6 +391,6 @@ Error Session::manifest(uint32_t number, const char *&json) const {
 Error Session::variant(uint32_t number, const char *&name) const {
   if (number >= programs.size())
     return fail("program ", number, ", expected one of ", programs.size());
-  name = programs[number].program->variant().c_str();
+  name = nameOfPlan(number).c_str();
   return {};
 }

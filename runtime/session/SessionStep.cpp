@@ -165,6 +165,9 @@ Error Session::step(std::span<const mpcomm_array> batch, bool isFed,
     if (Error error = onDevice->sendInputs())
       return callFailed(error);
   }
+  // Collectives of evaluations are not the step's.
+  if (adaptation)
+    (void)rank->context().takeCollectiveTimes();
   double exposedBefore = rank->context().stats().exposedSeconds();
   if (Error error = stepper->call(binding, pointers))
     return callFailed(error);

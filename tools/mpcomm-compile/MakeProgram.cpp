@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "MakeProgram.h"
-#include "data/WorkFolder.h"
+#include "files/WorkFolder.h"
 #include "mpcomm/Runtime/ProgramSeal.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/xxhash.h"
@@ -24,7 +24,7 @@ static llvm::Error makeError(const llvm::Twine &what, std::error_code code) {
 
 llvm::Expected<std::string>
 mpcomm::makeProgram(CodeGen &codeGen, llvm::ArrayRef<llvm::Module *> modules) {
-  auto folder = mpcomm::run::WorkFolder::create();
+  auto folder = mprt::WorkFolder::create();
   if (folder.failed())
     return llvm::createStringError(folder.message());
   std::string linked = (*folder)->path() + "/step.so";

@@ -462,7 +462,8 @@ static bool isForecast(DictionaryAttr forecast) {
   auto isPositive = [](double value) {
     return value > 0 && std::isfinite(value);
   };
-  if (!forecast.getAs<StringAttr>(kForecastLink) || !compute ||
+  if (!forecast.getAs<StringAttr>(kForecastCluster) ||
+      !forecast.getAs<StringAttr>(kForecastLink) || !compute ||
       !(compute.getValueAsDouble() >= 0) || bandwidth.size() < 2 ||
       step.size() != bandwidth.size() ||
       communication.size() != bandwidth.size() ||
@@ -509,11 +510,12 @@ LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
   if (name == kForecastAttr) {
     auto forecast = dyn_cast<DictionaryAttr>(attr.getValue());
     if (!isa<ModuleOp>(op) || !forecast || !isForecast(forecast))
-      return emitAttrError(op, attr,
-                           "a dictionary of link (a string), compute (a "
-                           "float), and lists of at least two positive doubles "
-                           "that run parallel: bandwidth (falling), step, and "
-                           "communication (rising), on a module");
+      return emitAttrError(
+          op, attr,
+          "a dictionary of cluster and link (strings), compute (a "
+          "float), and lists of at least two positive doubles "
+          "that run parallel: bandwidth (falling), step, and "
+          "communication (rising), on a module");
     return success();
   }
   if (name == kGridAttr) {

@@ -611,6 +611,13 @@ typedef struct {
   uint32_t budget;      /* switches in 1000 steps; 0: 10                     */
   uint8_t only_watch;   /* look, and stay with the plan                      */
   uint8_t reserved[3];  /* 0                                                 */
+  /* Rank 0 gives this to /bin/sh, at the lowest priority, where no plan was
+   * made for a bandwidth near the one that is measured: it has to write the
+   * program file MPCOMM_PLAN for the cluster file MPCOMM_CLUSTER, which its
+   * environment names. The plan is loaded by all ranks, without a stop, under
+   * the name measured-K. If it fails, that is told once. Null: no plans are
+   * made                                                                    */
+  const char *plan_command;
 } mpcomm_adapt_options;
 
 /* Every `every` steps from here on, compares what ranks have measured, tells

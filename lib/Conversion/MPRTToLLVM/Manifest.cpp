@@ -54,6 +54,8 @@ static Object forecastOf(DictionaryAttr forecast) {
     return values;
   };
   return Object{
+      {"cluster",
+       forecast.getAs<StringAttr>(mprt::kForecastCluster).getValue()},
       {"link", forecast.getAs<StringAttr>(mprt::kForecastLink).getValue()},
       {"compute",
        forecast.getAs<FloatAttr>(mprt::kForecastCompute).getValueAsDouble()},

@@ -125,7 +125,10 @@ struct ForecastStep : mpcomm::impl::ForecastStepPassBase<ForecastStep> {
     module->setAttr(
         mprt::kForecastAttr,
         builder.getDictionaryAttr(
-            {builder.getNamedAttr(mprt::kForecastLink,
+            {builder.getNamedAttr(
+                 mprt::kForecastCluster,
+                 builder.getStringAttr(toJson(model->getCluster()))),
+             builder.getNamedAttr(mprt::kForecastLink,
                                   builder.getStringAttr(link.name)),
              builder.getNamedAttr(
                  mprt::kForecastCompute,

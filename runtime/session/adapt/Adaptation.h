@@ -12,6 +12,7 @@
 #ifndef MPCOMM_RUNTIME_SESSION_ADAPT_ADAPTATION_H
 #define MPCOMM_RUNTIME_SESSION_ADAPT_ADAPTATION_H
 
+#include "session/adapt/Agent.h"
 #include "session/adapt/Monitor.h"
 #include "session/adapt/Policy.h"
 
@@ -26,6 +27,8 @@ struct AdaptOptions {
   /// Look, and never switch.
   bool onlyWatches = false;
   PolicyOptions policy;
+  /// As of Agent; "": no plans are made. Counts on rank 0.
+  std::string planCommand;
 };
 
 struct Adaptation {
@@ -37,6 +40,15 @@ struct Adaptation {
   std::vector<size_t> programs;
   /// Those of the plan that was in use.
   ManifestGraph numerics;
+
+  /// On rank 0, while plans are made; and the one that is there.
+  std::unique_ptr<Agent> agent;
+  std::string plan;
+  /// For which bandwidths plans were asked for, and how many came.
+  std::vector<double> askedFor;
+  unsigned plansMade = 0;
+  /// Where the files of those were opened.
+  std::unique_ptr<WorkFolder> folder;
 
   // Of the last review.
   uint64_t reviewedAt = 0;
@@ -56,6 +68,11 @@ struct Adaptation {
   std::string text;
 };
 
+/// The bandwidth that a plan was made for is near enough within this factor.
+inline constexpr double planFactor = 1.5;
+/// Plans are made for so many bandwidths at most: each takes memory, and
+/// communicators.
+inline constexpr size_t mostPlans = 6;
 /// Bytes of a message by which links are compared.
 inline constexpr uint64_t probeBytes = 256 << 10;
 

@@ -92,17 +92,37 @@ NetworkView mprt::lookAt(const std::vector<RankTimes> &ranks,
   return view;
 }
 
-std::optional<LinkTime> mprt::findSlowLink(const std::vector<LinkTime> &links) {
+std::optional<SlowLink> mprt::findSlowLink(const std::vector<LinkTime> &links) {
   if (links.size() < 3)
     return std::nullopt;
   std::vector<double> seconds;
   for (const LinkTime &link : links)
     seconds.push_back(link.seconds);
-  auto slowest = std::max_element(links.begin(), links.end(),
-                                  [](const LinkTime &a, const LinkTime &b) {
-                                    return a.seconds < b.seconds;
-                                  });
-  return slowest->seconds > 2 * medianOf(std::move(seconds))
-             ? std::optional(*slowest)
-             : std::nullopt;
+  // The lower one of an even number: both links of one rank of four may be
+  // slow.
+  size_t half = (seconds.size() - 1) / 2;
+  std::nth_element(seconds.begin(), seconds.begin() + half, seconds.end());
+  std::vector<LinkTime> slow;
+  for (const LinkTime &link : links)
+    if (link.seconds > 2 * seconds[half])
+      slow.push_back(link);
+  if (slow.empty())
+    return std::nullopt;
+  SlowLink found{*std::max_element(slow.begin(), slow.end(),
+                                   [](const LinkTime &a, const LinkTime &b) {
+                                     return a.seconds < b.seconds;
+                                   }),
+                 std::nullopt};
+  if (slow.size() == 2 && slow[0].to == slow[1].from)
+    found.rank = slow[0].to;
+  if (slow.size() == 2 && slow[1].to == slow[0].from)
+    found.rank = slow[1].to;
+  return found;
+}
+
+std::string mprt::describe(const SlowLink &slow) {
+  if (slow.rank)
+    return "the links of rank " + std::to_string(*slow.rank);
+  return "the link from rank " + std::to_string(slow.link.from) + " to rank " +
+         std::to_string(slow.link.to);
 }

@@ -18,6 +18,7 @@
 #include "session/CollectiveClock.h"
 
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace mprt {
@@ -80,10 +81,20 @@ struct LinkTime {
   double seconds = 0;
 };
 
-/// The link that takes more than twice as long as their median, and the
-/// longest; nothing where there is none. Of two links nobody can tell which of
-/// them is as it should be.
-std::optional<LinkTime> findSlowLink(const std::vector<LinkTime> &links);
+struct SlowLink {
+  LinkTime link;
+  /// Where both links of a rank are slow, and no other.
+  std::optional<unsigned> rank;
+};
+
+/// The link that takes the longest, where that is more than twice as long as
+/// their median; nothing where there is none. Of two links nobody can tell
+/// which of them is as it should be. `links` are those from each rank to the
+/// next.
+std::optional<SlowLink> findSlowLink(const std::vector<LinkTime> &links);
+
+/// For people: "the link from rank 1 to rank 2", "the links of rank 2".
+std::string describe(const SlowLink &slow);
 
 } // namespace mprt
 

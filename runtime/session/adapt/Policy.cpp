@@ -108,7 +108,16 @@ bool Policy::isBarred(size_t plan) const {
          isNear(*barredAt[plan], measuredBandwidth, barFactor);
 }
 
+void Policy::add(PolicyPlan plan) {
+  all.push_back(std::move(plan));
+  expectations.push_back(0);
+  correction.emplace_back();
+  barredAt.emplace_back();
+}
+
 void Policy::use(size_t plan) {
+  if (plan == current)
+    return;
   current = plan;
   before.reset();
   candidate.reset();

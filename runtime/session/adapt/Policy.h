@@ -60,6 +60,8 @@ public:
   /// Which plan to use from here on. Time: linear in plans and their rows.
   PolicyDecision review(const PolicyInput &input);
 
+  /// Another plan that may be chosen; it has the number behind the last.
+  void add(PolicyPlan plan);
   /// Somebody else has chosen a plan.
   void use(size_t plan);
 

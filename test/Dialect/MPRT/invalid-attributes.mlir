@@ -82,10 +82,10 @@ func.func private @update(memref<8xf32> {mprt.updated})
 
 // -----
 
-// expected-error @below {{expects 'mprt.forecast' to be a dictionary of link (a string), compute (a float), and lists of at least two positive doubles that run parallel: bandwidth (falling), step, and communication (rising), on a module, got}}
-module attributes {mprt.forecast = {bandwidth = array<f64: 2.0, 1.0>, communication = array<f64: 1.0, 1.0>, compute = 1.0 : f64, link = "net", step = array<f64: 1.0, 2.0>}} {}
+// expected-error @below {{expects 'mprt.forecast' to be a dictionary of cluster and link (strings), compute (a float), and lists of at least two positive doubles that run parallel: bandwidth (falling), step, and communication (rising), on a module, got}}
+module attributes {mprt.forecast = {cluster = "{}", bandwidth = array<f64: 2.0, 1.0>, communication = array<f64: 1.0, 1.0>, compute = 1.0 : f64, link = "net", step = array<f64: 1.0, 2.0>}} {}
 
 // -----
 
 // expected-error @below {{expects 'mprt.forecast' to be a dictionary}}
-module attributes {mprt.forecast = {bandwidth = array<f64: 2.0>, communication = array<f64: 1.0>, compute = 1.0 : f64, link = "net", step = array<f64: 1.0>}} {}
+module attributes {mprt.forecast = {cluster = "{}", bandwidth = array<f64: 2.0>, communication = array<f64: 1.0>, compute = 1.0 : f64, link = "net", step = array<f64: 1.0>}} {}

@@ -4,7 +4,7 @@
 // here 16.384 us. The first row is of a link 64 times as fast, the last of one of 1/1024.
 
 // CHECK: bandwidth = array<f64: 6.400000e+10, 45254833995.939041, {{.*}}, 1381067.9320049756, 976562.5>,
-// CHECK-SAME: communication = array<f64: 2.025600e-05, {{.*}}, 3.638400e-05, {{.*}}, 0.011883283203031446, 0.016797216>,
+// CHECK-SAME: cluster = {{.*}}one level{{.*}}, communication = array<f64: 2.025600e-05, {{.*}}, 3.638400e-05, {{.*}}, 0.011883283203031446, 0.016797216>,
 // CHECK-SAME: compute = 0.000000e+00 : f64, link = "network",
 // CHECK-SAME: step = array<f64: 2.025600e-05, {{.*}}, 3.638400e-05, {{.*}}, 0.011883283203031446, 0.016797216>
 mpcomm.mesh @mesh <["dp" = 2]>

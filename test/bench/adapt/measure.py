@@ -24,6 +24,7 @@ CHECK: | 20mbit | narrow
 
 import argparse
 import json
+import math
 import os
 import re
 import statistics
@@ -45,13 +46,57 @@ MODELS = {
 BATCH, WARMUP = 8, 3
 # name: options beside the cluster of the rate that it is for
 PLANS = {"": "", "half": "wire=bf16", "narrow": "wire=i8"}
+EXACT = {"": "buckets=none overlap=false", "buckets": "", "one": "buckets=one"}
+
+
+def draw(steps, changes, phases, fixed):
+    """The run that adapts, with the plans alone at each rate behind it, as SVG."""
+    width, height, left, top, bottom = 760, 300, 56, 16, 40
+    highest = math.log(1.1 * max(max(steps), *(max(f.values()) for f in fixed.values())))
+    lowest = math.log(0.9 * min(min(steps), *(min(f.values()) for f in fixed.values())))
+
+    def x(step):
+        return left + (width - left - 8) * step / len(steps)
+
+    def y(ms):
+        return top + (height - top - bottom) * (highest - math.log(ms)) / (highest - lowest)
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+             'font-family="sans-serif" font-size="12">',
+             f'<rect width="{width}" height="{height}" fill="white"/>']
+    tick = 10 ** math.floor(lowest / math.log(10))
+    while tick < math.exp(highest):
+        for factor in (1, 2, 5):
+            if lowest < math.log(factor * tick) < highest:
+                at = y(factor * tick)
+                parts.append(f'<path d="M{left} {at:.1f}H{width - 8}" stroke="#eee"/>'
+                             f'<text x="{left - 6}" y="{at + 4:.1f}" text-anchor="end">'
+                             f'{factor * tick:g}</text>')
+        tick *= 10
+    ends = [*changes[1:], len(steps)]
+    for rate, begin, end in zip(phases, changes, ends):
+        middle = (x(begin) + x(end)) / 2
+        parts.append(f'<path d="M{x(begin):.1f} {top}V{height - bottom}" stroke="#bbb" '
+                     'stroke-dasharray="3 3"/>'
+                     f'<text x="{middle:.1f}" y="{height - 22}" text-anchor="middle">{rate}</text>')
+        for plan, found in fixed.items():
+            at = y(found[rate])
+            parts.append(f'<path d="M{x(begin) + 2:.1f} {at:.1f}H{x(end) - 2:.1f}" stroke="#999" '
+                         'stroke-width="2"/>'
+                         f'<text x="{x(end) - 4:.1f}" y="{at - 4:.1f}" text-anchor="end" '
+                         f'fill="#777">{plan or "f32"}</text>')
+    points = " ".join(f"{x(i + 0.5):.1f},{y(ms):.1f}" for i, ms in enumerate(steps))
+    parts.append(f'<polyline points="{points}" fill="none" stroke="#1565c0" stroke-width="1.5"/>'
+                 f'<text x="{left}" y="{height - 6}">steps; milliseconds of each, logarithmic</text>'
+                 '</svg>')
+    return "\n".join(parts) + "\n"
 
 
 class Bench:
     def __init__(self, a, links, folder):
         self.a, self.links, self.folder = a, links, folder
         self.cores = sorted(os.sched_getaffinity(0))
-        self.steps = {}
+        self.plans = EXACT if a.exact else PLANS
+        self.numerics = "exact" if a.exact else "i8"
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -89,8 +134,8 @@ class Bench:
         fastest = clusters[max(clusters, key=bits)]
         slowest = clusters[min(clusters, key=bits)]
         command = [a.mpcomm_compile, self.path("m.mlir"), "-o", self.path("m.so"), "--np",
-                   str(a.ranks), "--options=cluster=" + fastest]
-        for name, options in PLANS.items():
+                   str(a.ranks), f"--options={self.plans['']} cluster={fastest}"]
+        for name, options in self.plans.items():
             if name:
                 command += ["--variant", f"{name}: {options} cluster={slowest}"]
         subprocess.run(command, check=True)
@@ -123,7 +168,7 @@ class Bench:
         with open(self.path("text"), "w") as text:
             self.links.limit(a.phases[0])
             processes = self.start(self.command(
-                total, "--adapt", "i8", "--adapt-every", str(a.every), "--monitor",
+                total, "--adapt", self.numerics, "--adapt-every", str(a.every), "--monitor",
                 self.path("monitor")), stdout=text)
             phase, done, deadline = 0, 0, time.time() + a.timeout
             while done < total and all(p.poll() is None for p in processes):
@@ -147,11 +192,11 @@ class Bench:
         print("| plan | " + " | ".join(rates) + " |")
         print("|---" * (len(rates) + 1) + "|")
         fixed = {plan: {rate: self.alone(rate, plan, a.plan_steps) for rate in rates}
-                 for plan in PLANS}
+                 for plan in self.plans}
         for plan, found in fixed.items():
             print(f"| {plan or 'the program'} | "
                   + " | ".join(f"{found[rate]:.1f}" for rate in rates) + " |")
-        best = {rate: min(PLANS, key=lambda p, r=rate: fixed[p][r]) for rate in rates}
+        best = {rate: min(self.plans, key=lambda p, r=rate: fixed[p][r]) for rate in rates}
         sys.stdout.flush()
         self.changes = [0]
         steps, text = self.adapt()
@@ -179,6 +224,9 @@ class Bench:
         print()
         for line in re.findall(r"^.*another plan.*$", text, re.M):
             print(line)
+        if a.svg:
+            with open(a.svg, "w") as picture:
+                picture.write(draw(steps, self.changes, a.phases, fixed))
         for rate in rates if a.steady else []:
             self.steady(rate, best[rate])
 
@@ -187,8 +235,8 @@ class Bench:
         ratios, switches = [], 0
         for _ in range(a.rounds):
             before = self.alone(rate, plan, a.steady)
-            with_it = self.alone(rate, plan, a.steady, "--adapt", "i8", "--adapt-every",
-                                 str(a.every), "--monitor", self.path("monitor"))
+            with_it = self.alone(rate, plan, a.steady, "--adapt", self.numerics,
+                                 "--adapt-every", str(a.every), "--monitor", self.path("monitor"))
             ratios.append(with_it / before)
             with open(self.path("monitor")) as monitor:
                 switches += [json.loads(line) for line in monitor][-1]["switches"]
@@ -215,6 +263,9 @@ def main():
     p.add_argument("--plan-steps", type=int, default=10, help="of each plan at each rate")
     p.add_argument("--steady", type=int, default=0, help="steps on each link as it stays")
     p.add_argument("--rounds", type=int, default=3, help="of the steady runs")
+    p.add_argument("--svg", metavar="FILE", help="a picture of the run")
+    p.add_argument("--exact", action="store_true",
+                   help="plans that compute the same: buckets for each rate, and one for each tensor")
     p.add_argument("--timeout", type=float, default=3000)
     p.add_argument("--mpcomm-import", default="mpcomm-import")
     p.add_argument("--mpcomm-compile", default="mpcomm-compile")

@@ -22,7 +22,8 @@ mpcomm-compile's pipeline, separated by semicolons. In options, {cluster} is a
 cluster file that `mpcomm-run --calibrate` measures before, on the same ranks, cores
 and links, and {ranks} their number. With {cluster}, what `mpcomm-sim` predicts for it
 is shown beside what was measured. Configurations of PyTorch are
-those of test/bench/ddp; `fp16` compares with forms that send 16 bits, and `fsdp` and `zero3`,
+those of test/bench/ddp; `fp16` compares with forms that send 16 bits, `powersgd` with those that keep
+what they lose (`low-rank=`, `wire=i4`), and `fsdp` and `zero3`,
 which want PyTorch 2 and DeepSpeed, with forms that have `zero=`.
 
 Needs root, for network namespaces and rate limits (docs/Guides/SlowLinks.md).
@@ -228,6 +229,13 @@ def compare(title, runs):
     return result
 
 
+def loss_of(name):
+    """What a form may lose of gradients: nothing, 16 bits, or more."""
+    if any(word in name for word in ("powersgd", "low-rank", "i8", "i4", "i1", "feedback")):
+        return "more"
+    return "16 bits" if any(word in name for word in ("16", "f8")) else "nothing"
+
+
 def ratios(result, forms):
     """Ours to the fastest of PyTorch that sends as many bits; where ranks hold parts, of FSDP2 and
     DeepSpeed that compute in the same type."""
@@ -239,9 +247,8 @@ def ratios(result, forms):
             peers = {n: r for n, r in result.items()
                      if n.startswith(SHARDED) and lowers == ("bf16" in n)}
         else:
-            short = any(word in name for word in ("16", "f8"))
             peers = {n: r for n, r in result.items()
-                     if n.startswith("DDP") and short == ("fp16" in n)}
+                     if n.startswith("DDP") and loss_of(n) == loss_of(name + forms[name])}
         if not peers:
             continue
         best = min(peers, key=lambda n: peers[n]["ms"])
@@ -257,6 +264,31 @@ def compare_prediction(form, predicted, result):
     step, exposed = predicted
     error = 100 * (step / result[form]["ms"] - 1)
     print(f"{form}: predicted {step:.1f} ms ({error:+.1f} %), exposed {exposed:.1f} ms")
+
+
+def draw(results):
+    """Steps as bars, their exposed part light, as SVG; `results` by title."""
+    width, bar, gap, left = 760, 16, 6, 190
+    rows, top = [], 8
+    longest = max(r["ms"] for result in results.values() for r in result.values())
+    for title, result in results.items():
+        top += 18
+        rows.append(f'<text x="4" y="{top}" font-weight="bold">{title}</text>')
+        top += 8
+        for name, r in result.items():
+            scale = (width - left - 150) / longest
+            full, busy = scale * r["ms"], scale * max(0, r["ms"] - r["exposed_ms"])
+            colour, light = ("#777", "#ccc") if is_peer(name) else ("#1565c0", "#90caf9")
+            rows.append(
+                f'<text x="{left - 6}" y="{top + 12}" text-anchor="end">{name}</text>'
+                f'<rect x="{left}" y="{top}" width="{full:.1f}" height="{bar}" fill="{light}"/>'
+                f'<rect x="{left}" y="{top}" width="{busy:.1f}" height="{bar}" fill="{colour}"/>'
+                f'<text x="{left + full + 6:.1f}" y="{top + 12}">{r["ms"]:.0f} ms, exposed '
+                f'{100 * r["exposed_ms"] / r["ms"]:.0f} %</text>')
+            top += bar + gap
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {top + 8}" '
+            f'font-family="sans-serif" font-size="12"><rect width="{width}" height="{top + 8}" '
+            'fill="white"/>' + "\n".join(rows) + "</svg>\n")
 
 
 def main():
@@ -278,11 +310,12 @@ def main():
     p.add_argument("--mpcomm-run", default="mpcomm-run")
     p.add_argument("--mpcomm-sim", default="mpcomm-sim")
     p.add_argument("--out", metavar="FILE", help="all numbers as JSON")
+    p.add_argument("--svg", metavar="FILE", help="steps as bars")
     a = p.parse_args()
     network.isolate()
     a.rank_counts = [int(r) for r in a.ranks.split(",")]
     a.forms = dict(form.split("=", 1) for form in a.ours.split(";"))
-    everything = []
+    everything, results = [], {}
     with tempfile.TemporaryDirectory() as folder:
         links = network.Network(max(a.rank_counts))
         bench = Bench(a, links, folder)
@@ -302,7 +335,7 @@ def main():
                     jobs.append(("alone", bench.alone, (model, ranks, steps)))
                     runs = ddp.in_turns(jobs, a.rounds)
                     title = f"{model}, {ranks} ranks, {rate}"
-                    result = compare(title, runs)
+                    result = results[title] = compare(title, runs)
                     ratios(result, a.forms)
                     for form, options in a.forms.items():
                         if options == "cluster={cluster}":
@@ -312,6 +345,9 @@ def main():
     if a.out:
         with open(a.out, "w") as file:
             json.dump(everything, file, indent=1)
+    if a.svg:
+        with open(a.svg, "w") as picture:
+            picture.write(draw(results))
     return 0
 
 

@@ -58,9 +58,9 @@ TEST(Manifest, Forecast) {
                           "\"forecast\": " + forecast + ", ");
   };
   auto lists = [](const char *bandwidth, const char *communication) {
-    return std::string(
-               "{\"link\": \"net\", \"compute\": 1.5, \"step\": [2, 3], "
-               "\"bandwidth\": ") +
+    return std::string("{\"cluster\": \"{}\", \"link\": \"net\", \"compute\": "
+                       "1.5, \"step\": [2, 3], "
+                       "\"bandwidth\": ") +
            bandwidth + ", \"communication\": " + communication + "}";
   };
   Expected<Manifest> manifest =

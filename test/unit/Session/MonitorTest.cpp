@@ -141,10 +141,16 @@ TEST(Monitor, SlowLink) {
   EXPECT_FALSE(findSlowLink(links({1, 9})))
       << "which of two is as it should be?";
   EXPECT_FALSE(findSlowLink(links({1, 1.2, 0.9, 1.9})));
-  auto found = findSlowLink(links({1, 1.2, 5, 4}));
-  EXPECT_FALSE(found) << "half of them";
-  found = findSlowLink(links({1, 1.2, 5, 1.1}));
+  auto found = findSlowLink(links({1, 1.2, 5, 1.1}));
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->from, 2u);
-  EXPECT_EQ(found->to, 3u);
+  EXPECT_EQ(describe(*found), "the link from rank 2 to rank 3");
+  found = findSlowLink(links({1, 1.2, 5, 4}));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(describe(*found), "the links of rank 3");
+  found = findSlowLink(links({4, 1.2, 1, 5}));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(describe(*found), "the links of rank 0");
+  found = findSlowLink(links({4, 1.2, 5, 1}));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(describe(*found), "the link from rank 2 to rank 3");
 }

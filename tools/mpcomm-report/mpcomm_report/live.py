@@ -57,7 +57,9 @@ def table(looks, wide=True):
              % (last["step"], last["milliseconds"], last["compute"], last["exposed"],
                 last["communication"]),
              "link: " + megabits(last["bandwidth"])]
-    if last["slow_link"]:
+    if last.get("slow_links_of") is not None:
+        lines.append("the links of rank %d are slow" % last["slow_links_of"])
+    elif last["slow_link"]:
         lines.append("the link from rank %d to rank %d is slow" % tuple(last["slow_link"]))
     if last["straggler"] is not None:
         lines.append("rank %d is slow: the others wait %.1f ms for it"

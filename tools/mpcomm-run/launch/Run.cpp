@@ -16,7 +16,7 @@
 #include "calibrate/Calibrate.h"
 #include "comm/Registry.h"
 #include "data/Files.h"
-#include "data/WorkFolder.h"
+#include "files/WorkFolder.h"
 #include "launch/Agreement.h"
 #include "launch/Compile.h"
 #include "launch/Launcher.h"

@@ -391,6 +391,11 @@ void CommandLine::addAdapting(RunOptions &o) {
       "network as it is: those that compute the same, or also those\n"
       "with gradients as narrow as this type on the wire, or low-rank",
       choice<std::string>(o.adapt, numerics));
+  add("--plan-command", "TEXT",
+      "with --adapt: makes a plan for the network as it is measured, in the\n"
+      "background: \"mpcomm-compile step.mlir -o $MPCOMM_PLAN --np 2\n"
+      "--options=cluster=$MPCOMM_CLUSTER\"",
+      text(o.planCommand));
   add("--adapt-every", "N", "steps between looks at the network (default 10)",
       natural(o.adaptEvery, 1, 1 << 30));
   add("--monitor", "FILE",
@@ -486,6 +491,7 @@ CommandLine::CommandLine(RunOptions &o)
   option("--data")->excludes(option("--tokens"));
   option("--eval-data")->excludes(option("--eval-tokens"));
   option("--check-numerics")->excludes(option("--allow-nonfinite"));
+  option("--plan-command")->needs(option("--adapt"));
   // They are of the steps of one plan.
   option("--adapt")->excludes(option("--timeline"));
   option("--adapt")->excludes(option("--profile"));

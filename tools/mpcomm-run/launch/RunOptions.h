@@ -62,6 +62,7 @@ struct RunOptions {
   std::string variant;
   /// Which numerics another plan may have; "": it stays with its plan.
   std::string adapt;
+  std::string planCommand;
   uint64_t adaptEvery = 10;
   /// What is seen of the network, as it is seen.
   std::string monitor;

@@ -76,6 +76,8 @@ Error Trainer::startToAdapt() {
   wanted.every = static_cast<uint32_t>(options.adaptEvery);
   wanted.numerics = options.adapt.empty() ? nullptr : options.adapt.c_str();
   wanted.only_watch = options.adapt.empty();
+  if (!options.planCommand.empty())
+    wanted.plan_command = options.planCommand.c_str();
   if (Error error = session(mpcomm_session_adapt, &wanted))
     return error;
   Error opened;

@@ -120,7 +120,7 @@ class ResumeOptions(Structure):
 class AdaptOptions(Structure):
     _fields_ = [("struct_size", c_uint32), ("every", c_uint32), ("numerics", c_char_p),
                 ("gain", c_double), ("budget", c_uint32), ("only_watch", c_uint8),
-                ("reserved", c_uint8 * 3)]
+                ("reserved", c_uint8 * 3), ("plan_command", c_char_p)]
 
 
 class EventRecord(Structure):

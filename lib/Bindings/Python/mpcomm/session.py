@@ -611,11 +611,12 @@ class Session:
         self._bind()
         self._rates, self._set = rates, [None] * len(given)
         if rates is not None:
-            names = self._programs[program].optimizer_names
+            names = self._programs.get(program, self.program).optimizer_names
             rates.constants = names.constants if names else []
 
     def adapt(self, every: int = 10, numerics: str = "exact", *, gain: float = 0.05,
-              budget: int = 10, watch_only: bool = False) -> None:
+              budget: int = 10, watch_only: bool = False,
+              plan_command: Optional[str] = None) -> None:
         """From here on looks at the network every so many steps, and goes on with whichever
         plan that is loaded is the fastest there (all ranks, with the same values).
 
@@ -626,6 +627,9 @@ class Session:
         gain        the share of a step by which another plan has to be faster
         budget      switches in 1000 steps
         watch_only  looks, and stays with the plan
+        plan_command  makes a plan for the network as it is measured, in the background: a
+                    command for the shell of rank 0 that writes the program $MPCOMM_PLAN
+                    for the cluster file $MPCOMM_CLUSTER
 
         What it does is told by events "adapted" and "network"; `network` has what it saw."""
         if every == 0:
@@ -633,7 +637,8 @@ class Session:
             return
         self._handle("adapt", ctypes.byref(library.AdaptOptions(
             every=every, numerics=numerics.encode(), gain=gain, budget=budget,
-            only_watch=watch_only)))
+            only_watch=watch_only,
+            plan_command=plan_command.encode() if plan_command else None)))
 
     @property
     def network(self) -> Optional[Dict[str, Any]]:

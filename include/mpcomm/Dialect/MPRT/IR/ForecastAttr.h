@@ -19,9 +19,10 @@
 namespace mpcomm::mprt {
 
 inline constexpr llvm::StringLiteral kForecastAttr = "mprt.forecast";
-/// Its entries: the name of the link, the seconds of computation, and lists of
-/// doubles that run parallel: bytes/s of the link, seconds of the step, and
-/// seconds of communication.
+/// Its entries: the cluster as JSON, the name of the link, the seconds of
+/// computation, and lists of doubles that run parallel: bytes/s of the link,
+/// seconds of the step, and seconds of communication.
+inline constexpr llvm::StringLiteral kForecastCluster = "cluster";
 inline constexpr llvm::StringLiteral kForecastLink = "link";
 inline constexpr llvm::StringLiteral kForecastCompute = "compute";
 inline constexpr llvm::StringLiteral kForecastBandwidth = "bandwidth";

@@ -10,15 +10,15 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MPCOMM_RUN_DATA_WORKFOLDER_H
-#define MPCOMM_RUN_DATA_WORKFOLDER_H
+#ifndef MPCOMM_RUNTIME_FILES_WORKFOLDER_H
+#define MPCOMM_RUNTIME_FILES_WORKFOLDER_H
 
-#include "data/Runtime.h"
+#include "support/Error.h"
 
 #include <memory>
 #include <string>
 
-namespace mpcomm::run {
+namespace mprt {
 
 class WorkFolder {
 public:
@@ -38,6 +38,6 @@ private:
   int lock;
 };
 
-} // namespace mpcomm::run
+} // namespace mprt
 
-#endif // MPCOMM_RUN_DATA_WORKFOLDER_H
+#endif // MPCOMM_RUNTIME_FILES_WORKFOLDER_H

@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "data/WorkFolder.h"
+#include "files/WorkFolder.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-using namespace mpcomm::run;
+using namespace mprt;
 
 static constexpr std::string_view prefix = "mpcomm-work-";
 static constexpr std::string_view pattern = "XXXXXX"; // mkdtemp's

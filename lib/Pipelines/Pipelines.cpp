@@ -131,6 +131,8 @@ static std::string checkCompression(const CompileOptions &options) {
     return "";
   if (options.zero != "0")
     return with + ": expected zero=0, where ranks have whole gradients";
+  if (options.lowRank && options.averaging == Averaging::Before)
+    return with + ": expected average=after";
   if (isPipeline(options))
     return with + ": expected a mesh without stages";
   if (hasLossScale(options))

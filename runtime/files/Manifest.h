@@ -194,9 +194,9 @@ struct ManifestForecast {
   std::string cluster, link;
   /// Seconds of computation.
   double compute = 0;
-  /// Bytes/s, from fast to slow; and seconds of a step, and of its collectives
-  /// but sends and receives, at each. At least two, all positive; collectives
-  /// take longer at each.
+  /// Bytes/s, from fast to slow; and at each the seconds of a step, and those
+  /// while any collective but sends and receives is under way. At least two,
+  /// all positive; collectives take longer at each.
   std::vector<double> bandwidth, step, communication;
 };
 

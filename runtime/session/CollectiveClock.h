@@ -39,7 +39,7 @@ struct CollectiveTimes {
   uint64_t busyNanoseconds = 0;
 };
 
-/// Off, and free, until `enable`.
+/// Off until `enable`.
 class CollectiveClock {
 public:
   void enable(bool on) {

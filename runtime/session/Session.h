@@ -25,6 +25,7 @@
 #include "mpcomm/Runtime/Session.h"
 
 #include <deque>
+#include <mutex>
 #include <set>
 #include <span>
 
@@ -93,7 +94,7 @@ public:
   Error metadata(const std::string &key, const char *&value) const;
 
   /// Without options it adapts no longer.
-  Error adapt(const std::optional<AdaptOptions> &options);
+  Error adapt(const Expected<std::optional<AdaptOptions>> &given);
   Error network(const char *&json);
 
   Error gather(const void *mine, void *all, uint64_t bytes);
@@ -191,6 +192,9 @@ private:
   const Manifest &manifestOf() const {
     return programs[current].program->manifest();
   }
+  /// That of the program which the current one is a variant of, or was made
+  /// for: what a checkpoint is of, whichever plan was in use.
+  const Manifest &ownManifest() const;
   /// What this rank runs under that name.
   const ManifestFunction *find(const std::string &function) const;
   void emit(mpcomm_event_kind kind, const std::string &text, double value = 0,
@@ -234,7 +238,8 @@ private:
   void findPlans();
   /// Another plan is there to choose.
   void addPlan(size_t number);
-  /// Whether it computes what the job may.
+  /// Whether it computes what the job may, and can be compared.
+  bool mayChoose(const Manifest &manifest) const;
   bool mayChoose(size_t number) const;
   /// That of the variant, "" of a program itself.
   const std::string &nameOfPlan(size_t number) const;
@@ -321,6 +326,9 @@ private:
 
   /// Where the session adapts.
   std::optional<Adaptation> adaptation;
+  /// Held while programs are loaded or switched: flight records are read by
+  /// other threads.
+  mutable std::recursive_mutex changing;
 
   mpcomm_event_callback callback = nullptr;
   void *callbackUser = nullptr;

@@ -147,16 +147,19 @@ Expected<AdaptOptions> readAdaptOptions(const mpcomm_adapt_options &chosen) {
     options.policy.budget = chosen.budget;
   if (chosen.plan_command)
     options.planCommand = chosen.plan_command;
-  std::string numerics = chosen.numerics ? chosen.numerics : "exact";
-  if (numerics == "exact")
-    return options;
-  options.leastBits = numerics == "low-rank" ? 0 : wireBits(numerics);
-  if (options.leastBits > 16)
-    return fail("options: numerics '", printable(numerics),
-                "', expected exact, or the narrowest type of the wire that "
-                "may be used: bf16, f16, i8, f8E4M3FN, f8E5M2, i4, i1; "
-                "or low-rank");
-  return options;
+  static const std::pair<const char *, unsigned> known[] = {
+      {"exact", 64}, {"bf16", 16}, {"f16", 16}, {"i8", 8},      {"f8E4M3FN", 8},
+      {"f8E5M2", 8}, {"i4", 4},    {"i1", 1},   {"low-rank", 0}};
+  std::string names;
+  for (auto [name, bits] : known) {
+    if (std::string(chosen.numerics ? chosen.numerics : "exact") == name) {
+      options.leastBits = bits;
+      return options;
+    }
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  return fail("options: numerics '", printable(chosen.numerics),
+              "', expected one of ", names);
 }
 
 /// Prepares `result` for being filled; see `storeResult`.
@@ -447,13 +450,14 @@ mprt_status mpcomm_session_adapt(mpcomm_session *session,
                                  const mpcomm_adapt_options *given,
                                  mpcomm_error *error) {
   return enterTogether(session, error, [&](Session &inner) -> Error {
+    using Options = Expected<std::optional<AdaptOptions>>;
     mpcomm_adapt_options chosen;
     if (Error wrong = readOptions(given, "options", chosen))
-      return wrong;
+      return inner.adapt(Options(wrong));
     if (!given)
-      return inner.adapt(std::nullopt);
+      return inner.adapt(Options(std::nullopt));
     Expected<AdaptOptions> options = readAdaptOptions(chosen);
-    return options ? inner.adapt(*options) : options.error();
+    return inner.adapt(options ? Options(*options) : Options(options.error()));
   });
 }
 

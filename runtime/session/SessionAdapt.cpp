@@ -130,9 +130,12 @@ static Expected<std::vector<LinkTime>> measureLinks(Rank &rank) {
 // Session
 //===----------------------------------------------------------------------===//
 
-Error Session::adapt(const std::optional<AdaptOptions> &options) {
+Error Session::adapt(const Expected<std::optional<AdaptOptions>> &given) {
   if (Error error = checkReady())
     return error;
+  if (Error error = agree(given.error()))
+    return error;
+  const std::optional<AdaptOptions> &options = *given;
   if (rank->device().isAsynchronous())
     return Error(MPRT_UNSUPPORTED, "adapting on a GPU, where steps do not tell "
                                    "what they have waited for");
@@ -159,7 +162,7 @@ Error Session::adapt(const std::optional<AdaptOptions> &options) {
     adaptation->options = *options;
     if (const auto &graph = manifestOf().graph)
       adaptation->numerics = *graph;
-    if (index() == 0 && !options->planCommand.empty())
+    if (index() == 0 && !options->planCommand.empty() && !options->onlyWatches)
       adaptation->agent = std::make_unique<Agent>(options->planCommand);
     findPlans();
   }
@@ -167,11 +170,20 @@ Error Session::adapt(const std::optional<AdaptOptions> &options) {
   return {};
 }
 
-bool Session::mayChoose(size_t number) const {
-  const Manifest &manifest = programs[number].program->manifest();
+bool Session::mayChoose(const Manifest &manifest) const {
+  auto isSame = [](const ManifestAxis &a, const ManifestAxis &b) {
+    return a.name == b.name && a.size == b.size;
+  };
   return manifest.forecast && manifest.graph &&
+         std::equal(manifest.axes.begin(), manifest.axes.end(),
+                    manifestOf().axes.begin(), manifestOf().axes.end(),
+                    isSame) &&
          isAllowed(adaptation->numerics, *manifest.graph,
                    adaptation->options.leastBits);
+}
+
+bool Session::mayChoose(size_t number) const {
+  return mayChoose(programs[number].program->manifest());
 }
 
 void Session::findPlans() {
@@ -204,9 +216,9 @@ const std::string &Session::nameOfPlan(size_t number) const {
 }
 
 void Session::watchPlan() {
+  rank->context().watchCollectives(adaptation.has_value());
   if (!adaptation)
     return;
-  rank->context().watchCollectives(true);
   adaptation->times.clear();
   std::vector<size_t> &known = adaptation->programs;
   auto found = std::find(known.begin(), known.end(), current);
@@ -284,6 +296,8 @@ Error Session::takePlan(size_t bytes) {
     std::ofstream(path, std::ios::binary) << plan;
     opened = OpenProgram::open(path);
   }
+  if (opened && !mayChoose(opened->program->manifest()))
+    opened = fail("it has other options than the job, or no forecast");
   uint32_t number = 0;
   Error error = load(opened, 0, number, name);
   if (error && failure)
@@ -370,7 +384,18 @@ Error Session::review() {
   my.decision = decision.reason;
   ++my.switches;
   emit(MPCOMM_EVENT_ADAPTED, decision.reason);
-  return switchTo(uint32_t(chosen));
+  // The results of this step stay where they are.
+  const ManifestFunction *called = lastCalled;
+  if (Error error = switchTo(uint32_t(chosen))) {
+    if (failure)
+      return failure;
+    // State that only the other plan has is old: it is none for this job.
+    emit(MPCOMM_EVENT_NETWORK, error.message());
+    my.programs.clear();
+    my.policy.reset();
+  }
+  lastCalled = called;
+  return {};
 }
 
 Error Session::network(const char *&json) {

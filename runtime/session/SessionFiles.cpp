@@ -22,7 +22,7 @@
 using namespace mprt;
 
 CheckpointInfo Session::describeCheckpoint() const {
-  const Manifest &manifest = manifestOf();
+  const Manifest &manifest = ownManifest();
   CheckpointInfo info;
   info.program = manifest.program;
   info.graph = manifest.graph;
@@ -265,7 +265,7 @@ Error Session::useFile(const std::string &path, bool complete,
     mine = read.error();
     if (read) {
       *info = read.take();
-      differences = differencesFrom(**info, manifestOf());
+      differences = differencesFrom(**info, ownManifest());
     }
   }
   std::string all;

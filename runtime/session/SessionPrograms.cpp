@@ -102,6 +102,13 @@ const ManifestFunction *Session::find(const std::string &function) const {
              : nullptr;
 }
 
+const Manifest &Session::ownManifest() const {
+  size_t number = current;
+  while (number > 0 && !nameOfPlan(number).empty())
+    --number;
+  return programs[number].program->manifest();
+}
+
 /// `own`: the program of which it is a variant, or null.
 Error Session::checkProgram(const Program &program, const Program *own) const {
   const Manifest &manifest = program.manifest();
@@ -237,6 +244,7 @@ Error Session::load(const Expected<OpenProgram> &opened, uint32_t traceCapacity,
   if (failure)
     return failure;
   finishWriting(/*waits=*/true);
+  std::lock_guard guard(changing);
   std::vector<LoadedProgram> all;
   Error error = opened.error();
   if (opened) {
@@ -374,6 +382,7 @@ Error Session::switchTo(uint32_t number) {
   if (Error error = renewCopies())
     return callFailed(error);
   programs[current].freshAt = steps;
+  std::lock_guard guard(changing);
   use(number);
   const Program &now = *programs[number].program;
   emit(MPCOMM_EVENT_SWITCHED,

@@ -67,6 +67,9 @@ Error Session::trace(std::span<mpcomm_trace_event> filled, uint32_t &count,
 
 Error Session::flight(std::span<mpcomm_flight_entry> filled,
                       uint32_t &count) const {
+  std::unique_lock guard(changing, std::try_to_lock);
+  if (!guard)
+    return Error(MPRT_NOT_READY, "a program is being loaded");
   if (programs.empty())
     return noProgram;
   std::vector<FlightEntry> kept = rank->context().flight();

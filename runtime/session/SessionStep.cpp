@@ -148,6 +148,9 @@ Error Session::step(std::span<const mpcomm_array> batch, bool isFed,
   Binding &binding = state->bindingOf(*function);
   std::vector<void *> pointers = binding.pointers;
   bool isAsynchronous = rank->device().isAsynchronous();
+  if (!next.empty() && adaptation)
+    return Error(MPRT_UNSUPPORTED, "the next batch, in a session that adapts: "
+                                   "the plan may be another one then");
   if (!next.empty())
     if (auto matched = matchBatch(*function, next); !matched)
       return matched.error();

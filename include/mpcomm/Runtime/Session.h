@@ -604,11 +604,12 @@ typedef struct {
   uint32_t every;       /* steps between reviews; 0: 10                      */
   /* What a plan may change of the numbers: "exact" (also null) is nothing, but
    * for the order of sums where the plan in use has that open, too; "bf16",
-   * "f16", "i8" and others are the narrowest type of gradients on the wire. */
+   * "f16", "i8", "f8E4M3FN", "f8E5M2", "i4" and "i1" are the narrowest type of
+   * gradients on the wire; "low-rank" may also send thin matrices. */
   const char *numerics;
   double gain;          /* the share of the step by which another plan has to
                          * be faster; 0: 0.05                                */
-  uint32_t budget;      /* switches in 1000 steps; 0: 10                     */
+  uint32_t budget;      /* switches in 1000 steps, those back included; 0: 10 */
   uint8_t only_watch;   /* look, and stay with the plan                      */
   uint8_t reserved[3];  /* 0                                                 */
   /* Rank 0 gives this to /bin/sh, at the lowest priority, where no plan was
@@ -626,7 +627,9 @@ typedef struct {
  * (all ranks, with the same options). MPCOMM_EVENT_ADAPTED says why, before the
  * MPCOMM_EVENT_SWITCHED. Plans are programs of one training graph that differ in
  * what is communicated and how. Null options end it. On a GPU it is
- * MPRT_UNSUPPORTED yet. docs/Design/Adapting.md says what is measured. */
+ * MPRT_UNSUPPORTED yet. docs/Design/Adapting.md says what is measured.
+ * A step then may load and switch as the calls do, but that results of the step
+ * can still be read after a switch; and it takes no next batch. */
 MPCOMM_SESSION_API mprt_status mpcomm_session_adapt(
     mpcomm_session *session, const mpcomm_adapt_options *options,
     mpcomm_error *error);

@@ -540,8 +540,8 @@ def ForecastStepPass : Pass<"mpcomm-forecast-step", "::mlir::ModuleOp"> {
   let summary = "Notes what a step will take on slower and faster links";
   let description = [{
     Simulates `@train_step` with the outermost link that it uses at 2^6 to 2^-10
-    times the bandwidth of the cluster, in 33 steps of a factor, and keeps the seconds of the step and of
-    its collectives (but sends and receives) as the attribute `mprt.forecast` of
+    times the bandwidth of the cluster, in 33 steps of a factor, and keeps the seconds of the step, and those
+    for which a rank has a collective (but sends and receives) under way, as the attribute `mprt.forecast` of
     the module. It becomes `forecast` of the manifest, by which a session
     compares plans on the network that it finds.
 
@@ -573,9 +573,9 @@ def LowRankGradientsPass
         M += E;  P = orthonormal mean(M Q);  Q = mean(transposed M times P)
         mean of M = P times transposed Q;  E = M - that
 
-    E and Q are state of the step, `NAME.residual`, which is `local` to each
-    rank, and `NAME.low_rank`; both begin as zeros, and Q then as some fixed
-    numbers. The means of P and Q, of `rank` (n + m) elements, are all_reduces
+    E and Q are state of the step, `NAME.residual` and `NAME.low_rank`, both
+    `local` (of Q all ranks have the same, and may begin again without it); they
+    begin as zeros, and Q then as some fixed numbers. The means of P and Q, of `rank` (n + m) elements, are all_reduces
     in f32.
 
     Assumes: `mpcomm-data-parallel`, and after that `mpcomm-accumulate-

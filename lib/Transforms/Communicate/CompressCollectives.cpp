@@ -207,8 +207,11 @@ CompressCollectives::addResiduals(AllReduceOp op) {
   for (auto [input, output] : llvm::zip(op.getInputs(), op.getOutputs())) {
     BlockArgument parameter = findParameterOf(output);
     residuals.push_back({});
-    if (!parameter)
+    if (!parameter) {
+      remark::missed(op.getLoc(), remarkNamed(op, "NoFeedback"))
+          << remark::reason("an operand is the gradient of no parameter");
       continue;
+    }
     FailureOr<BlockArgument> added =
         state->add(parameter, ".residual",
                    cast<RankedTensorType>(input.getType()).getShape(),

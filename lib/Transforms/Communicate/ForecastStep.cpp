@@ -31,6 +31,17 @@ using namespace mpcomm;
 /// from a link within a machine to one of a few megabits.
 static constexpr int kFastest = 12, kSlowest = -20;
 
+/// What `spans` cover together.
+static double countCovered(SmallVectorImpl<std::pair<double, double>> &spans) {
+  llvm::sort(spans);
+  double covered = 0, until = 0;
+  for (auto [begin, end] : spans) {
+    covered += std::max(0.0, end - std::max(begin, until));
+    until = std::max(until, end);
+  }
+  return covered;
+}
+
 namespace {
 
 /// A problem of which one link can be made slower.
@@ -53,24 +64,29 @@ public:
   /// The outermost level that anything travels over; negative: none.
   int getLevel() const { return level; }
 
-  /// Seconds of the step and of a rank's collectives, at the most, on a link
-  /// that takes `factor` times as long.
+  /// Seconds of the step, and for which of them a rank has any collective under
+  /// way, at the most, on a link that takes `factor` times as long; negative on
+  /// a deadlock.
   std::pair<double, double> at(double factor) const {
     SimProblem slower = problem;
-    double communication = 0;
-    size_t number = 0;
-    for (SimProgram &rank : slower.classes) {
-      double seconds = 0;
-      for (SimCollective &collective : rank.collectives) {
+    for (SimProgram &rank : slower.classes)
+      for (SimCollective &collective : rank.collectives)
         if (collective.link >= 0 && collective.link % levels == level)
           collective.transfer *= factor;
-        // Of a message a rank cannot tell how long it waited for the other.
+    SimResult result = simulate(slower);
+    if (!result.error.empty())
+      return {-1, -1};
+    double communication = 0;
+    size_t number = 0;
+    for (const SimClassResult &rank : result.classes) {
+      SmallVector<std::pair<double, double>> spans;
+      // Of a message a rank cannot tell how long it waited for the other.
+      for (const SimCollectiveResult &collective : rank.collectives)
         if (!isMessage[number++])
-          seconds += collective.seconds();
-      }
-      communication = std::max(communication, seconds);
+          spans.push_back({collective.start, collective.end});
+      communication = std::max(communication, countCovered(spans));
     }
-    return {simulateSeconds(slower), communication};
+    return {result.seconds, communication};
   }
 
   double getComputeSeconds() const {
@@ -111,9 +127,11 @@ struct ForecastStep : mpcomm::impl::ForecastStepPassBase<ForecastStep> {
       double factor = std::exp2(-0.5 * k);
       auto [seconds, busy] = forecast.at(factor);
       // A deadlock, which others report; or nothing that a rank could time.
-      if (seconds < 0 ||
-          busy <= (communication.empty() ? 0 : communication.back()))
+      if (seconds < 0 || busy <= 0)
         return;
+      // Rising, so that a time tells of a bandwidth.
+      if (!communication.empty())
+        busy = std::max(busy, communication.back() * (1 + 1e-6));
       bandwidths.push_back(link.bandwidth / factor);
       steps.push_back(seconds);
       communication.push_back(busy);

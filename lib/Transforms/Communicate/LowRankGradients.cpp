@@ -38,6 +38,8 @@ using namespace mpcomm;
 
 /// Keeps a norm of zero from dividing by zero; far below any gradient's square.
 static constexpr float kTiny = 1e-30f;
+/// Of the square of a row: less than this share is what f32 rounds.
+static constexpr float kRounding = 1e-10f;
 
 namespace {
 
@@ -92,7 +94,8 @@ public:
     return ReshapeOp::create(builder, loc, typeOf(shape), value);
   }
   /// Rows of length one at right angles to one another, which span what the
-  /// rows of `value` do: modified Gram-Schmidt. A row of zeros stays one.
+  /// rows of `value` do: modified Gram-Schmidt. A row that the ones before it
+  /// span becomes zeros.
   Value orthonormalize(Value value);
   /// `value`, or rows of some numbers where it is zero: then nothing is known.
   Value orSeed(Value value);
@@ -125,11 +128,19 @@ Value MatrixBuilder::orthonormalize(Value value) {
                                        ArrayRef<int64_t>{i + 1, length},
                                        ArrayRef<int64_t>{1, 1}),
                        {length});
+    Value whole = sum(times(row, row));
     for (Value before : rows)
       row = minus(row, scale(before, sum(times(row, before))));
+    // What is left of a row that the others span is rounding.
     Value square = sum(times(row, row));
-    square = plus(square, constant(square.getType(), kTiny));
-    rows.push_back(scale(row, math::RsqrtOp::create(builder, loc, square)));
+    Value isLeft = arith::CmpFOp::create(
+        builder, loc, arith::CmpFPredicate::OGT, square,
+        times(whole, constant(whole.getType(), kRounding)));
+    Value factor = math::RsqrtOp::create(
+        builder, loc, plus(square, constant(square.getType(), kTiny)));
+    factor = times(factor, arith::UIToFPOp::create(builder, loc,
+                                                   square.getType(), isLeft));
+    rows.push_back(scale(row, factor));
   }
   for (Value &row : rows)
     row = shaped(row, {1, length});
@@ -161,10 +172,11 @@ LogicalResult LowRankGradients::compress(AllReduceOp op,
   auto type = cast<RankedTensorType>(input.getType());
   int64_t rows = type.getDimSize(0), columns = type.getNumElements() / rows;
   FailureOr<BlockArgument> residual =
-      state.add(parameter, ".residual", {rows, columns}, op.getMeshAttr(),
+      state.add(parameter, ".residual", type.getShape(), op.getMeshAttr(),
                 op.getAxesAttr());
   FailureOr<BlockArgument> factor =
-      state.add(parameter, ".low_rank", {rank, columns});
+      state.add(parameter, ".low_rank", {rank, columns}, op.getMeshAttr(),
+                op.getAxesAttr());
   if (failed(residual) || failed(factor))
     return failure();
 
@@ -174,7 +186,7 @@ LogicalResult LowRankGradients::compress(AllReduceOp op,
   if (input.getType() != widened)
     input = arith::ExtFOp::create(builder, op.getLoc(), widened, input);
   Value gradient =
-      matrices.plus(matrices.shaped(input, {rows, columns}), *residual);
+      matrices.shaped(matrices.plus(input, *residual), {rows, columns});
   auto average = [&](Value value) {
     return AllReduceOp::create(builder, op.getLoc(), value, op.getMeshAttr(),
                                op.getAxes(), op.getReductionAttr(), TypeAttr(),
@@ -186,7 +198,8 @@ LogicalResult LowRankGradients::compress(AllReduceOp op,
       average(matrices.multiply(matrices.orSeed(*factor), 1, gradient, 1)));
   Value right = average(matrices.multiply(left, 1, gradient, 0));
   Value mean = matrices.multiply(left, 0, right, 0);
-  state.setNext(*residual, matrices.minus(gradient, mean));
+  state.setNext(*residual, matrices.shaped(matrices.minus(gradient, mean),
+                                           type.getShape()));
   state.setNext(*factor, right);
 
   mean = matrices.shaped(mean, type.getShape());

@@ -67,6 +67,13 @@ Agent::~Agent() {
   if (child <= 0)
     return;
   kill(-child, SIGTERM);
+  for (int tenths = 0; tenths < 20; ++tenths) {
+    pid_t ended = waitpid(child, nullptr, WNOHANG);
+    if (ended == child || (ended < 0 && errno != EINTR))
+      return;
+    usleep(100'000);
+  }
+  kill(-child, SIGKILL);
   while (waitpid(child, nullptr, 0) < 0 && errno == EINTR)
     ;
 }
@@ -106,8 +113,16 @@ Error Agent::start(const std::string &cluster) {
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  // A group of its own, so that all of it can be ended.
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  // A group of its own, so that all of it can be ended; and signals as a shell
+  // has them, whatever this process does about them.
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP |
+                                            POSIX_SPAWN_SETSIGMASK |
+                                            POSIX_SPAWN_SETSIGDEF);
   char *words[] = {shell.data(), flag.data(), command.data(), nullptr};
   int error = posix_spawn(&child, shell.c_str(), &actions, &attributes, words,
                           environment.data());

@@ -75,7 +75,10 @@ bool mprt::isAllowed(const ManifestGraph &own, const ManifestGraph &plan,
     return found == graph.options.end() ? std::string() : found->second;
   };
   std::map<std::string, std::string> mine = own.options, its = plan.options;
+  bool isExact = leastBits >= 64;
   for (auto *options : {&mine, &its}) {
+    if (isExact)
+      break;
     options->erase("wire");
     options->erase("error-feedback"); // which makes up for the wire
     if (leastBits == 0)
@@ -83,14 +86,15 @@ bool mprt::isAllowed(const ManifestGraph &own, const ManifestGraph &plan,
   }
   if (own.digest != plan.digest || mine != its)
     return false;
-  return wireOf(plan) == wireOf(own) ||
+  return isExact || wireOf(plan) == wireOf(own) ||
          wireBits(wireOf(plan)) >= std::min(leastBits, wireBits(wireOf(own)));
 }
 
 Policy::Policy(PolicyOptions options, std::vector<PolicyPlan> plans,
                size_t current)
     : options(options), all(std::move(plans)), current(current),
-      expectations(all.size()), correction(all.size()), barredAt(all.size()) {}
+      expectations(all.size()), correction(all.size()), barredAt(all.size()),
+      isTried(all.size()) {}
 
 double Policy::simulated(size_t plan, double slowness) const {
   const ManifestForecast &forecast = all[plan].forecast;
@@ -113,6 +117,7 @@ void Policy::add(PolicyPlan plan) {
   expectations.push_back(0);
   correction.emplace_back();
   barredAt.emplace_back();
+  isTried.push_back(false);
 }
 
 void Policy::use(size_t plan) {
@@ -141,20 +146,28 @@ PolicyDecision Policy::switchTo(size_t plan, const PolicyInput &input,
 PolicyDecision Policy::review(const PolicyInput &input) {
   const ManifestForecast &own = all[current].forecast;
   measuredBandwidth = bandwidthFor(own, input.communication);
-  bool isFirst = settledAt == 0;
-  bool isChanged =
-      !isFirst && !isNear(settledAt, measuredBandwidth, changeFactor);
-  if (isFirst || isChanged)
+  // What happens once may be noise.
+  bool isOff =
+      settledAt != 0 && !isNear(settledAt, measuredBandwidth, changeFactor);
+  bool isChanged = isOff && wasOff;
+  wasOff = isOff && !isChanged;
+  if (settledAt == 0 || isChanged)
     settledAt = measuredBandwidth;
-  explores |= isChanged;
+  if (isChanged) {
+    explores = true;
+    isTried.assign(all.size(), false);
+  }
+  isTried[current] = true;
   double slowness = own.compute > 0 ? input.compute / own.compute : 1;
   double found = input.seconds / simulated(current, slowness);
   std::optional<double> &known = correction[current];
-  known = known && !isChanged ? *known + newest * (found - *known) : found;
+  known = known && !isOff ? *known + newest * (found - *known) : found;
   for (size_t plan = 0; plan < all.size(); ++plan)
     expectations[plan] =
         simulated(plan, slowness) * correction[plan].value_or(found);
-  expectations[current] = input.seconds;
+  // Of the plan in use, without what is noise.
+  double taken = simulated(current, slowness) * *known;
+  expectations[current] = taken;
   while (!switches.empty() &&
          switches.front() + options.budgetSteps <= input.step)
     switches.pop_front();
@@ -180,11 +193,11 @@ PolicyDecision Policy::review(const PolicyInput &input) {
     if (isOpen(plan) && expectations[plan] < expectations[best])
       best = plan;
   bool isTrial = false;
-  if (expectations[best] > (1 - options.gain) * input.seconds) {
+  if (expectations[best] > (1 - options.gain) * taken) {
     best = current;
     for (size_t plan = 0; explores && plan < all.size(); ++plan)
-      if (isOpen(plan) && !correction[plan] &&
-          expectations[plan] < matchShare * input.seconds)
+      if (isOpen(plan) && !isTried[plan] &&
+          expectations[plan] < matchShare * taken)
         best = plan;
     isTrial = best != current;
     explores &= isTrial;
@@ -196,13 +209,13 @@ PolicyDecision Policy::review(const PolicyInput &input) {
   }
   // What noise may be has to be there twice.
   if (!isTrial && candidate != best &&
-      expectations[best] > (1 - sureGain) * input.seconds) {
+      expectations[best] > (1 - sureGain) * taken) {
     candidate = best;
     return {current, ""};
   }
   before = current;
   std::string reason = network.str() + " '" + all[current].name + "' took " +
-                       milliseconds(input.seconds) + ", " +
+                       milliseconds(taken) + ", " +
                        milliseconds(expectations[best]) + " are expected of '" +
                        all[best].name + "'";
   return switchTo(best, input, std::move(reason));

@@ -96,9 +96,12 @@ private:
   std::optional<size_t> candidate;
   /// The bandwidth for which the plan was chosen; 0: before the first review.
   double settledAt = 0;
-  /// Plans about as good by the simulator, which are tried once since the
-  /// network has changed.
+  /// At the last review the bandwidth was another; it is not sure yet.
+  bool wasOff = false;
+  /// Since the network has changed, plans about as good by the simulator are
+  /// tried: those that have not run since.
   bool explores = false;
+  std::vector<bool> isTried;
   /// Steps of the switches that count.
   std::deque<uint64_t> switches;
 };
@@ -115,8 +118,9 @@ double bandwidthFor(const ManifestForecast &forecast, double communication);
 /// 64 where it has all that it has.
 unsigned wireBits(const std::string &wire);
 
-/// Whether `plan` computes what `own` does, but for a wire of `leastBits` bits
-/// and more, or one as wide as that of `own`; with 0 also for gradients that
+/// Whether `plan` computes what `own` does: with 64 for `leastBits` by the same
+/// options; with fewer but for a wire of so many bits and more, or one as wide
+/// as that of `own`; with 0 also for gradients that
 /// are sent as thin matrices.
 bool isAllowed(const ManifestGraph &own, const ManifestGraph &plan,
                unsigned leastBits);

@@ -276,6 +276,9 @@ Error RankState::load(const StateFile &file) {
   for (size_t index : stateSlots()) {
     Slot &slot = slots[index];
     const TensorEntry *entry = file.find(slot.name);
+    // What is left over of other values is nothing to these.
+    if (!entry && slot.split && slot.split->isLocal)
+      std::memset(slot.data, 0, slot.bytes);
     if (!entry)
       continue;
     Error status = isOfOtherRanks(slot, *entry) ? loadMean(file, *entry, slot)

@@ -43,8 +43,8 @@ def trained(command, steps):
                 if event.kind in ("adapted", "network", "loaded"):
                     told.append((event.kind, event.step, event.text))
             # A plan takes its time.
-            if not any(kind == "adapted" for kind, _, _ in told):
-                time.sleep(0.02)
+            if command and not any(kind == "adapted" for kind, _, _ in told):
+                time.sleep(0.05)
         return losses, told, session.network, session.plan
 
 
@@ -57,13 +57,15 @@ def main():
     seen = os.path.join(FOLDER, "seen.json")
     command = f"cp $MPCOMM_CLUSTER {seen} && {COMPILER} {GRAPH} -o $MPCOMM_PLAN --np=2 " \
         "--options=cluster=$MPCOMM_CLUSTER"
-    results = mpcomm.launch(trained, np=2, args=(command, 800))
-    plain = mpcomm.launch(trained, np=2, args=(None, 800))
+    results = mpcomm.launch(trained, np=2, args=(command, 1500))
+    plain = mpcomm.launch(trained, np=2, args=(None, 1500))
     for (losses, told, network, plan), (expected, *_) in zip(results, plain):
         assert losses == expected, "another plan has other losses"
         loaded = [text for kind, _, text in told if kind == "loaded"]
-        assert len(loaded) == 2 and loaded[1].endswith("/measured-1.so"), told
-        assert [p["name"] for p in network["plans"]] == ["", "measured-1"], network["plans"]
+        # On a busy machine the network may change once more.
+        assert len(loaded) >= 2 and loaded[1].endswith("/measured-1.so"), told
+        names = [p["name"] for p in network["plans"]]
+        assert names[:2] == ["", "measured-1"] and len(names) == len(loaded), names
         first = next(e for e in told if e[0] == "adapted")
         assert "are expected of 'measured-1'" in first[2], first
         # It was asked for at the first look, and steps went on.

@@ -78,6 +78,9 @@ class Session(ToyTest):
     def test_events(self):
         self.case("events", self.plain)
 
+    def test_adapt(self):
+        self.case("adapt", self.plain)
+
     def test_switch(self):
         self.case("switch", self.plain, self.larger)
 

@@ -12,7 +12,8 @@ Shown are, for each rate, the median step of each plan alone on a link of that r
 each phase of the run that adapts: its median step once 2 K steps have passed since the rate
 changed, as a ratio to the best plan's and to the first plan's; after how many steps it was
 within 5 % of the best plan for good. Then, with --steady, runs on links that stay as they
-are: switches, and the step as a ratio to that of the same plan without --adapt, in turns.
+are: switches, and the step as a ratio to that of the same plan without --adapt, in turns. With
+--blame, what runs say in which one link is slow, and in which one rank is.
 
 Needs root, for network namespaces and rate limits (docs/Guides/SlowLinks.md).
 
@@ -230,6 +231,37 @@ class Bench:
         for rate in rates if a.steady else []:
             self.steady(rate, best[rate])
 
+    def blame(self):
+        """What a run says when one link is slow, and when one rank is: it has a third of the
+        rate; half of its core is taken by another program."""
+        a = self.a
+        rate = a.phases[0]
+        number, unit = re.fullmatch(r"([\d.]+)([kmg]bit)", rate).groups()
+        cases = [("nobody is slow", None, None)]
+        cases += [(f"the links of rank {r} have a third of the rate", r, None)
+                  for r in range(a.ranks) if a.ranks > 2]
+        cases += [(f"rank {r} shares its core", None, r) for r in range(min(a.ranks, 2))]
+        for title, link, core in cases:
+            self.links.limit(rate)
+            if link is not None:
+                self.links.limit(f"{float(number) / 3:g}{unit}", only=link)
+            spinner = core is not None and subprocess.Popen(
+                ["taskset", "-c", str(self.cores[core % len(self.cores)]), sys.executable, "-c",
+                 "while True: pass"])
+            with open(self.path("text"), "w") as text:
+                try:
+                    self.finish(self.start(self.command(
+                        3 * a.every, "--adapt-every", str(a.every), "--monitor",
+                        self.path("monitor")), stdout=text))
+                finally:
+                    if spinner:
+                        spinner.kill()
+            with open(self.path("text")) as text:
+                said = [line[len("network: "):] for line in text.read().split("\n")
+                        if line.startswith("network: ")]
+            print(f"{title}: {'; '.join(dict.fromkeys(said)) or 'nothing is said'}")
+            sys.stdout.flush()
+
     def steady(self, rate, plan):
         a = self.a
         ratios, switches = [], 0
@@ -263,6 +295,8 @@ def main():
     p.add_argument("--plan-steps", type=int, default=10, help="of each plan at each rate")
     p.add_argument("--steady", type=int, default=0, help="steps on each link as it stays")
     p.add_argument("--rounds", type=int, default=3, help="of the steady runs")
+    p.add_argument("--blame", action="store_true",
+                   help="instead: what is said of a slow link and of a slow rank")
     p.add_argument("--svg", metavar="FILE", help="a picture of the run")
     p.add_argument("--exact", action="store_true",
                    help="plans that compute the same: buckets for each rate, and one for each tensor")
@@ -273,7 +307,12 @@ def main():
     a = p.parse_args()
     network.isolate()
     with tempfile.TemporaryDirectory() as folder:
-        Bench(a, network.Network(a.ranks), folder).run()
+        bench = Bench(a, network.Network(a.ranks), folder)
+        if a.blame:
+            bench.prepare()
+            bench.blame()
+        else:
+            bench.run()
     return 0
 
 

@@ -107,7 +107,7 @@ static Samples *anySamples(void) {
 static mprt_status callOne(mpcomm_session *session, mpcomm_error *error);
 
 static void onEvent(void *user, const mpcomm_event *event) {
-  CHECK(event->kind >= 0 && event->kind <= MPCOMM_EVENT_FAILED);
+  CHECK(event->kind >= 0 && event->kind <= MPCOMM_EVENT_NETWORK);
   CHECK(memchr(event->text, 0, sizeof(event->text)));
   if (oneIn(4) && mpcomm_session_wait(user, NULL) != MPRT_NOT_READY)
     abort();
@@ -187,6 +187,20 @@ static mprt_status saveOrRead(mpcomm_session *session, mpcomm_error *error) {
   }
 }
 
+static mprt_status adapt(mpcomm_session *session, mpcomm_error *error) {
+  static const char *const numerics[] = {NULL, "exact", "bf16", "i8",
+                                         "i1", "low-rank", "", "f64"};
+  mpcomm_adapt_options options = {.struct_size = anySize(sizeof(options)),
+                                  .every = below(4),
+                                  .numerics = PICK(numerics),
+                                  .gain = oneIn(2) ? 0 : anyNumber(),
+                                  .budget = below(3),
+                                  .only_watch = (uint8_t)oneIn(3),
+                                  .reserved = {0, 0, (uint8_t)oneIn(9)},
+                                  .plan_command = oneIn(3) ? "exit 1" : NULL};
+  return mpcomm_session_adapt(session, oneIn(5) ? NULL : &options, error);
+}
+
 static mprt_status callOne(mpcomm_session *session, mpcomm_error *error) {
   static char memory[256];
   uint32_t number = 0;
@@ -205,6 +219,10 @@ static mprt_status callOne(mpcomm_session *session, mpcomm_error *error) {
                                oneIn(3) ? anyPath() : programs[below(2)],
                                oneIn(2) ? NULL : &number, error);
   case 2:
+    if (oneIn(3))
+      return adapt(session, error);
+    if (oneIn(3))
+      return mpcomm_session_network(session, oneIn(9) ? NULL : &text, error);
     return mpcomm_session_switch(session, below(3), error);
   case 3:
     if (oneIn(2))

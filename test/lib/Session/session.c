@@ -491,6 +491,43 @@ static void testSwitch(void) {
   OK(mpcomm_session_close, session);
 }
 
+static void testAdapt(void) {
+  mpcomm_session *session = openLoaded();
+  writeWeights(session);
+  Samples samples;
+  makeSamples(&samples, 8, 0);
+  const char *json = NULL;
+  FAILS(MPRT_NOT_READY, "does not adapt", mpcomm_session_network, session,
+        &json);
+  mpcomm_adapt_options options = {.struct_size = sizeof(options), .every = 2};
+  OK(mpcomm_session_adapt, session, &options);
+  step(session, &samples);
+  FAILS(MPRT_NOT_READY, "no review yet", mpcomm_session_network, session,
+        &json);
+  FAILS(MPRT_INVALID_ARGUMENT, "json is null", mpcomm_session_network, session,
+        NULL);
+  step(session, &samples);
+  OK(mpcomm_session_network, session, &json);
+  CHECK(strstr(json, "\"step\":2") && strstr(json, "\"ranks\":[{\"rank\":0,"));
+  /* A program that was written by hand has no forecast. */
+  CHECK(strstr(json, "\"plans\":[]") && strstr(json, "\"bandwidth\":null"));
+  options.numerics = "f32";
+  FAILS(MPRT_INVALID_ARGUMENT, "numerics 'f32', expected one of exact",
+        mpcomm_session_adapt, session, &options);
+  options.numerics = "i8";
+  options.gain = 1;
+  FAILS(MPRT_INVALID_ARGUMENT, "a gain of 1", mpcomm_session_adapt, session,
+        &options);
+  options.gain = 0;
+  options.reserved[1] = 1;
+  FAILS(MPRT_UNSUPPORTED, "a reserved field is not 0", mpcomm_session_adapt,
+        session, &options);
+  OK(mpcomm_session_adapt, session, NULL);
+  FAILS(MPRT_NOT_READY, "does not adapt", mpcomm_session_network, session,
+        &json);
+  OK(mpcomm_session_close, session);
+}
+
 /* What has elements is somewhere; what has none need not be. */
 static void testNullRanges(mpcomm_session *session) {
 #define NULL_FAILS(text, ...) FAILS(MPRT_INVALID_ARGUMENT, text, __VA_ARGS__)
@@ -996,6 +1033,7 @@ int main(int argc, char **argv) {
                {"kept", testKept},
                {"events", testEvents},
                {"switch", testSwitch},
+               {"adapt", testAdapt},
                {"errors", testErrors},
                {"threads", testThreads},
                {"processes", testProcesses},

@@ -66,6 +66,7 @@ const NamedOutput outputs[] = {
     {{"--profile", &RunOptions::profile}, true},
     {{"--calibrate", &RunOptions::calibrate}, true},
     {{"--log", &RunOptions::log}, false},
+    {{"--monitor", &RunOptions::monitor}, false},
 };
 
 /// Whether --checkpoint-keep may give the name of `file` to a checkpoint.

@@ -145,6 +145,11 @@ mpcomm::run::sharedSettingsOf(const TrainingJob &job) {
           options.checkReplicas
               ? std::optional(std::to_string(*options.checkReplicas))
               : std::nullopt);
+  all.add("--variant", options.variant);
+  all.add("--adapt", options.adapt);
+  all.addFlag("--monitor", !options.monitor.empty());
+  if (options.watchesNetwork())
+    all.addNumber("--adapt-every", options.adaptEvery);
   // It decides after which steps a run goes on.
   all.addFlag("--allow-nonfinite", options.allowNonFinite);
 

@@ -423,7 +423,7 @@ class Session:
         `optimizer.load_state_dict`; needs a program that was compiled from a model, or
         bound to one. As `state_dict` of a pipeline, to be called by all ranks."""
         names = self._optimizer_names()
-        held = {n: self._state.read(n) for n in self._state.names("optimizer_state")}
+        held = {n: self._state.read(n) for n in self._kept("optimizer_state")}
         trained = self._state.names("parameter") if self._has_history or self._steps else []
         live = self.program.optimizer
         options = live and [{k: v for k, v in g.items() if k != "params"}
@@ -439,7 +439,7 @@ class Session:
             text = ctypes.c_char_p()
             self._handle("manifest", self._describe().current, ctypes.byref(text))
             values = {n: self._state.initial(text.value.decode(), n)
-                      for n in self._state.names("optimizer_state")}
+                      for n in self._kept("optimizer_state")}
         self._state.write(values)
         self._has_history = bool(state["state"])
         if STEP in values:
@@ -450,6 +450,12 @@ class Session:
                 if name in self._rate_names:
                     self.set(name, state["param_groups"][indices[0]]["lr"])
 
+    def _kept(self, *roles: str) -> List[str]:
+        """State of these roles that is the model's or the optimizer's: not what compression
+        of gradients keeps."""
+        return [n for n in self._state.names(*roles)
+                if not n.endswith((".residual", ".low_rank"))]
+
     def _optimizer_names(self):
         if self.program.optimizer_names is None:
             raise Error("the program was not compiled from a model of PyTorch in this process; "
@@ -459,19 +465,19 @@ class Session:
     def pytree(self, like: Any) -> Any:
         """The state of a step of JAX as it is now, in the structure of `like`, which is the
         state that was compiled or one like it. Of a pipeline, to be called by all ranks."""
-        kept = self._state.names("parameter", "optimizer_state", "buffer")
+        kept = self._kept("parameter", "optimizer_state", "buffer")
         values = {n: self._state.read(n) for n in kept}
         number = ctypes.c_double()
         for name in self._hyperparameters():
             self._handle("get", name.encode(), ctypes.byref(number))
             values[name] = number.value
-        return filled(like, values, self._state.names("parameter", "optimizer_state"))
+        return filled(like, values, self._kept("parameter", "optimizer_state"))
 
     def load_pytree(self, tree: Any) -> None:
         """Goes on with a state of JAX. All ranks give the same. If anything does not fit,
         nothing is changed."""
         arrays = to_arrays(tree)
-        missing = [n for n in self._state.names("parameter", "optimizer_state")
+        missing = [n for n in self._kept("parameter", "optimizer_state")
                    if n not in arrays]
         if missing:
             raise Error("the tree has no " + listed(missing), code="not_found")

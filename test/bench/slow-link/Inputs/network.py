@@ -79,9 +79,9 @@ class Network:
     def address(rank):
         return f"10.77.0.{rank + 1}"
 
-    def limit(self, rate):
-        """`rate` as tc reads it, for each rank and direction; "" for none."""
-        for r in range(self.ranks):
+    def limit(self, rate, only=None):
+        """`rate` as tc reads it, for each rank, or one, and direction; "" for none."""
+        for r in range(self.ranks) if only is None else [only]:
             for device, inside in (("eth0", ["-n", f"r{r}"]), (f"v{r}", [])):
                 subprocess.run(["tc", *inside, "qdisc", "del", "dev", device, "root"],
                                stderr=subprocess.DEVNULL, check=False)

@@ -352,13 +352,16 @@ Error Session::look() {
     my.probedAt = my.view.communication;
     my.probedProgram = current;
   }
-  if (my.view.straggler && my.view.straggler != my.saidStraggler)
+  bool isSure = my.view.straggler == my.lastStraggler;
+  my.lastStraggler = my.view.straggler;
+  if (isSure && my.view.straggler && my.view.straggler != my.saidStraggler)
     emit(MPCOMM_EVENT_NETWORK,
          concat("rank ", *my.view.straggler, " is slow: the others wait ",
                 1e3 * my.view.lateness, " ms for it in a step of ",
                 1e3 * my.view.step, " ms"),
          1e3 * my.view.lateness);
-  my.saidStraggler = my.view.straggler;
+  if (isSure)
+    my.saidStraggler = my.view.straggler;
   return {};
 }
 

@@ -55,8 +55,9 @@ struct Adaptation {
   const ManifestFunction *reviewed = nullptr;
   std::vector<RankTimes> ranks;
   NetworkView view;
-  /// What the others were waiting for, as was said.
-  std::optional<unsigned> saidStraggler;
+  /// Whom the others were waiting for at the last look, and as was said: what
+  /// is seen once may be noise.
+  std::optional<unsigned> lastStraggler, saidStraggler;
   /// What the links were measured to take, and with which transfers of which
   /// program.
   std::vector<LinkTime> links;

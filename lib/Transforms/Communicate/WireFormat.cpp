@@ -56,10 +56,14 @@ int64_t WireFormat::getBytes(int64_t elements, int64_t block) const {
 static Value splat(OpBuilder &builder, Location loc, Value like,
                    double number) {
   auto type = cast<RankedTensorType>(like.getType());
+  Type element = type.getElementType();
+  TypedAttr value;
+  if (isa<FloatType>(element))
+    value = builder.getFloatAttr(element, number);
+  else
+    value = builder.getIntegerAttr(element, static_cast<int64_t>(number));
   return arith::ConstantOp::create(
-      builder, loc,
-      DenseElementsAttr::get(
-          type, builder.getFloatAttr(type.getElementType(), number)));
+      builder, loc, DenseElementsAttr::get(type, Attribute(value)));
 }
 
 /// `scales`, repeated along the last dimension of `type`.
@@ -85,26 +89,17 @@ static Value slicePart(OpBuilder &builder, Location loc, Value value,
                          strides);
 }
 
-static Value splatBits(OpBuilder &builder, Location loc, Value like,
-                       int64_t number) {
-  auto type = cast<RankedTensorType>(like.getType());
-  return arith::ConstantOp::create(
-      builder, loc,
-      DenseElementsAttr::get(
-          type, builder.getIntegerAttr(type.getElementType(), number)));
-}
-
 /// The low bits of `numbers`, i8. Byte i of a block has its elements i, i +
 /// width, i + 2 width and so on: neighbours stay neighbours.
 Value WireFormat::pack(OpBuilder &builder, Location loc, Value numbers) const {
   Value bytes;
   for (int64_t part = 0, parts = getElementsPerByte(); part < parts; ++part) {
     Value some = slicePart(builder, loc, numbers, part, parts);
-    some = arith::AndIOp::create(
-        builder, loc, some, splatBits(builder, loc, some, (1 << bits) - 1));
+    some = arith::AndIOp::create(builder, loc, some,
+                                 splat(builder, loc, some, (1 << bits) - 1));
     if (part)
       some = arith::ShLIOp::create(builder, loc, some,
-                                   splatBits(builder, loc, some, part * bits));
+                                   splat(builder, loc, some, part * bits));
     bytes = bytes ? arith::OrIOp::create(builder, loc, bytes, some) : some;
   }
   return bytes;
@@ -118,9 +113,9 @@ Value WireFormat::unpack(OpBuilder &builder, Location loc, Value bytes) const {
     Value some = bytes;
     if (int64_t above = 8 - bits * (part + 1))
       some = arith::ShLIOp::create(builder, loc, some,
-                                   splatBits(builder, loc, some, above));
+                                   splat(builder, loc, some, above));
     parts.push_back(arith::ShRSIOp::create(
-        builder, loc, some, splatBits(builder, loc, some, 8 - bits)));
+        builder, loc, some, splat(builder, loc, some, 8 - bits)));
   }
   SmallVector<int64_t> shape(type.getShape());
   shape.back() *= parts.size();

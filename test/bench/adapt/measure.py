@@ -111,14 +111,7 @@ class Bench:
             self.cores[r % len(self.cores)], **settings) for r in range(ranks)]
 
     def finish(self, processes):
-        end = time.time() + self.a.timeout
-        try:
-            for process in processes:
-                if process.wait(timeout=max(1, end - time.time())):
-                    raise RuntimeError(f"a rank ended with {process.returncode}")
-        finally:
-            for process in processes:
-                process.kill()
+        network.wait_all(processes, self.a.timeout)
 
     def prepare(self):
         a = self.a

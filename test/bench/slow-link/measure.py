@@ -46,7 +46,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BENCH = os.path.dirname(HERE)
@@ -65,17 +64,6 @@ MODELS = {
     "gpt-50m": ({"layers": 16, "d": 512, "heads": 8}, 4),
 }
 BATCH, WARMUP = 8, 2
-
-
-def wait_all(processes, timeout):
-    end = time.time() + timeout
-    try:
-        for process in processes:
-            if process.wait(timeout=max(1, end - time.time())):
-                raise RuntimeError(f"a rank ended with {process.returncode}")
-    finally:
-        for process in processes:
-            process.kill()
 
 
 def rank_environment(base, rank, ranks):
@@ -117,7 +105,7 @@ class Bench:
                "words": config.split("+"), "out": out}
         script = os.path.join(BENCH, "ddp", "Inputs", "ddp_rank.py")
         command = [sys.executable, script, json.dumps(job)]
-        wait_all(self.start_all(ranks, lambda r: command, ddp.peer_environment(job["words"])),
+        network.wait_all(self.start_all(ranks, lambda r: command, ddp.peer_environment(job["words"])),
                  a.timeout)
         results = []
         for r in range(ranks):
@@ -154,7 +142,7 @@ class Bench:
         path = os.path.join(self.folder, f"cluster.{ranks}.{rate}.json")
         if not os.path.exists(path):
             command = [self.a.mpcomm_run, "--calibrate", path, "--quiet"]
-            wait_all(self.start_all(ranks, lambda r: command, os.environ), self.a.timeout)
+            network.wait_all(self.start_all(ranks, lambda r: command, os.environ), self.a.timeout)
         return path
 
     def predict(self, model, ranks, cluster):
@@ -185,7 +173,7 @@ class Bench:
                 processes.append(self.links.start(
                     r, self.ours_command(model, self.program(model, form), steps + WARMUP, r),
                     rank_environment(os.environ, r, ranks), self.core(r), stdout=text))
-        wait_all(processes, self.a.timeout)
+        network.wait_all(processes, self.a.timeout)
         rows = self.rows(0)
         with open(texts[0]) as text:
             peaks = re.findall(r"peak(?: of rank \d+)? +([\d.]+) MB", text.read())
@@ -201,7 +189,7 @@ class Bench:
             command = self.ours_command(model, self.program(model, "alone"), steps + WARMUP, r)
             processes.append(self.links.start(r, command + ["--quiet", "--comm", "shm"], os.environ,
                                               self.core(r)))
-        wait_all(processes, self.a.timeout)
+        network.wait_all(processes, self.a.timeout)
         return {"ms": statistics.median(r["ms"] for r in self.rows(0)[WARMUP:])}
 
 

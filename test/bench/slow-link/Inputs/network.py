@@ -16,6 +16,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 MARK = "MPCOMM_SLOW_LINK"
 LATENCY = "50ms"
@@ -55,6 +56,18 @@ def isolate():
 
 def run(command):
     subprocess.run(command.split(), check=True)
+
+
+def wait_all(processes, timeout):
+    """Until all have ended; what has failed, or takes longer, is an error."""
+    end = time.time() + timeout
+    try:
+        for process in processes:
+            if process.wait(timeout=max(1, end - time.time())):
+                raise RuntimeError(f"a rank ended with {process.returncode}")
+    finally:
+        for process in processes:
+            process.kill()
 
 
 class Network:

@@ -110,12 +110,10 @@ static bool hasLossScale(const CompileOptions &options) {
               : scaling.mode != LossScaling::None);
 }
 
-/// Whether what the wire loses goes into the next step: where it is asked for,
-/// and where without that a step would hardly be one.
-static bool keepsLost(const CompileOptions &options) {
-  if (options.errorFeedback.hasValue())
-    return options.errorFeedback && isScaledWire(options.wire);
-  return options.wire == "i4" || options.wire == "i1";
+bool CompileOptions::keepsLost() const {
+  if (errorFeedback.hasValue())
+    return errorFeedback && isScaledWire(wire);
+  return wire == "i4" || wire == "i1";
 }
 
 /// What keeps ranks from keeping what compression loses; empty: nothing does.
@@ -127,7 +125,7 @@ static std::string checkCompression(const CompileOptions &options) {
     return with + ": expected a rank from 0 to 64";
   if (options.errorFeedback && !isScaledWire(options.wire))
     return "error-feedback: expected a wire of 8 bits or fewer";
-  if (options.lowRank == 0 && !keepsLost(options))
+  if (options.lowRank == 0 && !options.keepsLost())
     return "";
   if (options.zero != "0")
     return with + ": expected zero=0, where ranks have whole gradients";
@@ -503,7 +501,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     CompressCollectivesPassOptions compress;
     compress.type = options.wire;
     compress.minBytes = options.wireMinBytes;
-    compress.errorFeedback = keepsLost(options);
+    compress.errorFeedback = options.keepsLost();
     compress.cluster = options.getCluster();
     compress.profileFile = options.profileFile;
     addChecked(passes, createCompressCollectivesPass(compress),

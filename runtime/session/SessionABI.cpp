@@ -130,38 +130,6 @@ Error readOptions(const T *given, const char *name, T &options) {
   return {};
 }
 
-Expected<AdaptOptions> readAdaptOptions(const mpcomm_adapt_options &chosen) {
-  AdaptOptions options;
-  if (std::count(std::begin(chosen.reserved), std::end(chosen.reserved), 0) !=
-      sizeof(chosen.reserved))
-    return reservedField();
-  if (chosen.every)
-    options.every = chosen.every;
-  options.onlyWatches = chosen.only_watch;
-  if (!(chosen.gain >= 0 && chosen.gain < 1))
-    return fail("options: a gain of ", chosen.gain,
-                ", expected at least 0 and less than 1");
-  if (chosen.gain > 0)
-    options.policy.gain = chosen.gain;
-  if (chosen.budget)
-    options.policy.budget = chosen.budget;
-  if (chosen.plan_command)
-    options.planCommand = chosen.plan_command;
-  static const std::pair<const char *, unsigned> known[] = {
-      {"exact", 64}, {"bf16", 16}, {"f16", 16}, {"i8", 8},      {"f8E4M3FN", 8},
-      {"f8E5M2", 8}, {"i4", 4},    {"i1", 1},   {"low-rank", 0}};
-  std::string names;
-  for (auto [name, bits] : known) {
-    if (std::string(chosen.numerics ? chosen.numerics : "exact") == name) {
-      options.leastBits = bits;
-      return options;
-    }
-    names += (names.empty() ? "" : ", ") + std::string(name);
-  }
-  return fail("options: numerics '", printable(chosen.numerics),
-              "', expected one of ", names);
-}
-
 /// Prepares `result` for being filled; see `storeResult`.
 template <typename T> Error checkResult(const T *result, const char *name) {
   if (!result)
@@ -456,7 +424,9 @@ mprt_status mpcomm_session_adapt(mpcomm_session *session,
       return inner.adapt(Options(wrong));
     if (!given)
       return inner.adapt(Options(std::nullopt));
-    Expected<AdaptOptions> options = readAdaptOptions(chosen);
+    if (chosen.reserved[0] || chosen.reserved[1] || chosen.reserved[2])
+      return inner.adapt(Options(reservedField()));
+    Expected<AdaptOptions> options = AdaptOptions::from(chosen);
     return inner.adapt(options ? Options(*options) : Options(options.error()));
   });
 }

@@ -152,9 +152,7 @@ LogicalResult mpcomm::describeGraph(ModuleOp module,
   add("batch-norm",
       options.batchNorm == BatchNormStatistics::Sync ? "sync" : "local");
   add("wire", options.wire.getValue());
-  add("error-feedback", options.errorFeedback.hasValue()
-                            ? options.errorFeedback ? "true" : "false"
-                            : "");
+  add("error-feedback", options.keepsLost() ? "true" : "false");
   add("low-rank", llvm::Twine(options.lowRank.getValue()));
 
   module.getContext()->loadDialect<mprt::MPRTDialect>();

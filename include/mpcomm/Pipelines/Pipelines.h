@@ -282,6 +282,10 @@ struct CompileOptions : public CheckedOptions {
   /// Ranks of each pipeline, by `mesh`, which must have passed check().
   int64_t getPipelineRanks() const;
 
+  /// Whether what `wire` loses goes into the next step: where it is asked for,
+  /// and where without that a step would hardly be one.
+  bool keepsLost() const;
+
   /// The level of `zero`, which must have passed check().
   int64_t getZeroLevel() const;
 

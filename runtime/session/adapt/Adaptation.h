@@ -12,6 +12,7 @@
 #ifndef MPCOMM_RUNTIME_SESSION_ADAPT_ADAPTATION_H
 #define MPCOMM_RUNTIME_SESSION_ADAPT_ADAPTATION_H
 
+#include "mpcomm/Runtime/Session.h"
 #include "session/adapt/Agent.h"
 #include "session/adapt/Monitor.h"
 #include "session/adapt/Policy.h"
@@ -19,6 +20,9 @@
 namespace mprt {
 
 struct AdaptOptions {
+  /// Checks what a caller has set; 0 and null are defaults.
+  static Expected<AdaptOptions> from(const mpcomm_adapt_options &given);
+
   /// Steps between reviews.
   uint64_t every = 10;
   /// The fewest bits that a gradient may have on the wire; 64: as many as in

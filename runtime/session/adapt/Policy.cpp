@@ -126,6 +126,9 @@ void Policy::use(size_t plan) {
   current = plan;
   before.reset();
   candidate.reset();
+  // Another plan finds another bandwidth on the same network.
+  settledAt = 0;
+  wasOff = false;
 }
 
 static std::string milliseconds(double seconds) {
@@ -138,8 +141,7 @@ static std::string milliseconds(double seconds) {
 PolicyDecision Policy::switchTo(size_t plan, const PolicyInput &input,
                                 std::string reason) {
   switches.push_back(input.step);
-  candidate.reset();
-  current = plan;
+  use(plan);
   return {plan, std::move(reason)};
 }
 
@@ -179,7 +181,7 @@ PolicyDecision Policy::review(const PolicyInput &input) {
     size_t previous = *before;
     before.reset();
     if (expectations[previous] < (1 - regret) * input.seconds) {
-      barredAt[current] = measuredBandwidth;
+      barredAt[current] = triedAt;
       std::string reason = network.str() + " '" + all[current].name +
                            "' took " + milliseconds(input.seconds) +
                            ", where '" + all[previous].name + "' takes " +
@@ -213,10 +215,13 @@ PolicyDecision Policy::review(const PolicyInput &input) {
     candidate = best;
     return {current, ""};
   }
-  before = current;
+  size_t previous = current;
+  triedAt = measuredBandwidth;
   std::string reason = network.str() + " '" + all[current].name + "' took " +
                        milliseconds(taken) + ", " +
                        milliseconds(expectations[best]) + " are expected of '" +
                        all[best].name + "'";
-  return switchTo(best, input, std::move(reason));
+  PolicyDecision decision = switchTo(best, input, std::move(reason));
+  before = previous;
+  return decision;
 }

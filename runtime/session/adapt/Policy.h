@@ -88,10 +88,13 @@ private:
   /// By plan: what it took, of what was simulated; nothing of plans that have
   /// not run.
   std::vector<std::optional<double>> correction;
-  /// By plan: the bandwidth at which it was tried and left again.
+  /// By plan: the bandwidth at which it was tried and left again, as the plan
+  /// before it had measured it, which will measure it again.
   std::vector<std::optional<double>> barredAt;
-  /// The plan before, while the current one has not shown yet what it takes.
+  /// The plan before, while the current one has not shown yet what it takes;
+  /// and the bandwidth by which it was chosen.
   std::optional<size_t> before;
+  double triedAt = 0;
   /// The plan that the last review would have gone to, had it been sure.
   std::optional<size_t> candidate;
   /// The bandwidth for which the plan was chosen; 0: before the first review.

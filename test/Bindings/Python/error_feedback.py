@@ -93,7 +93,7 @@ def check_sums():
 
 # --- learning ---
 
-def classifier(options, steps, save=None, resume=None):
+def classifier(options, steps, save=None, resume=None, seed=0):
     torch.set_num_threads(1)
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
@@ -102,7 +102,7 @@ def classifier(options, steps, save=None, resume=None):
     centres = 0.9 * torch.randn(4, 16, generator=torch.Generator().manual_seed(5))
 
     def batch(step, rank):
-        generator = torch.Generator().manual_seed(1000 * step + rank)
+        generator = torch.Generator().manual_seed(1000 * step + rank + 500 * seed)
         labels = torch.randint(4, (16,), generator=generator)
         return centres[labels] + torch.randn(16, 16, generator=generator), labels
     program = mpcomm.compile(net, nn.functional.cross_entropy, rule, batch(0, 0), mesh="dp:2",
@@ -121,15 +121,17 @@ def classifier(options, steps, save=None, resume=None):
 def check_learning():
     steps = 300
 
-    def end(options):
-        losses = mpcomm.launch(classifier, np=2, args=(options, steps))[0]
+    def end(options, seed=0):
+        losses = mpcomm.launch(classifier, np=2, args=(options, steps, None, None, seed))[0]
         return sum(losses[-100:]) / 100
-    exact = end({})
+    # What other samples make of it in f32 is the noise.
+    exact = [end({}, seed) for seed in range(4)]
+    bound = max(exact) + max(exact) - min(exact)
     with_it = end({"wire": "i1"})
     without = end({"wire": "i1", "error_feedback": False})
-    print(f"f32 {exact:.4f}, signs {with_it:.4f}, without feedback {without:.4f}")
-    assert with_it < 1.15 * exact + 0.02, (exact, with_it)
-    assert without > 1.5 * with_it, (with_it, without)
+    print(f"f32 {min(exact):.4f} to {max(exact):.4f}, signs {with_it:.4f}, without feedback "
+          f"{without:.4f}")
+    assert with_it < bound < without, (exact, with_it, without)
 
     options = {"wire": "i4"}
     whole = mpcomm.launch(classifier, np=2, args=(options, 40, "half"))
@@ -140,11 +142,15 @@ def check_learning():
 def check_variants():
     """Steps in f32, then signs, then f32, then signs: what was left over waits."""
     options = {"variants": {"signs": {"wire": "i1"}}}
-    results = mpcomm.launch(switching, np=2, args=(options,))
+    results = mpcomm.launch(switching, np=2, args=(options, 0))
     assert results[0] == results[1] and results[0][-1] < results[0][0], results[0]
+    # A checkpoint is of the program, whichever plan wrote it; what is left over is in it.
+    rest = mpcomm.launch(switching, np=2, args=(options, 5))
+    assert [losses[5:] for losses in results] == rest, "a resumed run has other losses"
 
 
-def switching(options):
+def switching(options, begin):
+    """Losses of 12 steps, from a checkpoint after `begin`, which is in the middle of signs."""
     torch.set_num_threads(1)
     net = linear_model()
     rule = torch.optim.SGD(net.parameters(), lr=RATE)
@@ -152,9 +158,13 @@ def switching(options):
                              wire_min_bytes=0, **options)
     losses = []
     with mpcomm.Session(program) as session:
-        for step in range(12):
+        if begin:
+            session.resume(os.path.join(FOLDER, "switching"))
+        for step in range(begin, 12):
             session.switch("signs" if step // 3 % 2 else "")
             losses.append(session.step(linear_batch(0, session.rank)))
+            if not begin and step == 4:
+                session.save(os.path.join(FOLDER, "switching"))
     return losses
 
 

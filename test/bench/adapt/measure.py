@@ -298,6 +298,8 @@ def main():
     p.add_argument("--mpcomm-compile", default="mpcomm-compile")
     p.add_argument("--mpcomm-run", default="mpcomm-run")
     a = p.parse_args()
+    if a.steps <= 2 * a.every:
+        p.error(f"expected --steps of more than 2 x {a.every}, the steps of --every, found {a.steps}")
     network.isolate()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(a, network.Network(a.ranks), folder)

@@ -382,15 +382,11 @@ void CommandLine::addAdapting(RunOptions &o) {
       "plan to begin with, of those that mpcomm-compile --variant has\n"
       "put into the program (default: the program itself)",
       text(o.variant));
-  std::vector<std::pair<const char *, std::string>> numerics;
-  for (const char *name : {"exact", "bf16", "f16", "i8", "f8E4M3FN", "f8E5M2",
-                           "i4", "i1", "low-rank"})
-    numerics.emplace_back(name, name);
   add("--adapt", "exact|bf16|f16|i8|...",
       "go on with whichever plan of the program is fastest on the\n"
       "network as it is: those that compute the same, or also those\n"
       "with gradients as narrow as this type on the wire, or low-rank",
-      choice<std::string>(o.adapt, numerics));
+      text(o.adapt));
   add("--plan-command", "TEXT",
       "with --adapt: makes a plan for the network as it is measured, in the\n"
       "background: \"mpcomm-compile step.mlir -o $MPCOMM_PLAN --np 2\n"

@@ -79,7 +79,8 @@ Error Trainer::startToAdapt() {
   if (!options.planCommand.empty())
     wanted.plan_command = options.planCommand.c_str();
   if (Error error = session(mpcomm_session_adapt, &wanted))
-    return error;
+    return error.isElsewhere() ? error
+                               : error.withContext("--adapt or --monitor: ");
   Error opened;
   if (!options.monitor.empty() && session.index() == 0) {
     monitor.reset(std::fopen(options.monitor.c_str(), "we"));

@@ -451,10 +451,14 @@ class Session:
                     self.set(name, state["param_groups"][indices[0]]["lr"])
 
     def _kept(self, *roles: str) -> List[str]:
-        """State of these roles that is the model's or the optimizer's: not what compression
-        of gradients keeps."""
-        return [n for n in self._state.names(*roles)
-                if not n.endswith((".residual", ".low_rank"))]
+        """State of these roles that is the model's or the optimizer's: not what ranks have
+        each of their own, left over by the compression of gradients."""
+        own, text = set(), ctypes.c_char_p()
+        for number in range(int(self._describe().programs)):
+            self._handle("manifest", number, ctypes.byref(text))
+            own |= {a["name"] for f in json.loads((text.value or b"").decode())["functions"]
+                    for a in f["arguments"] if a.get("sharding", {}).get("local")}
+        return [n for n in self._state.names(*roles) if n not in own]
 
     def _optimizer_names(self):
         if self.program.optimizer_names is None:

@@ -1,0 +1,76 @@
+# mpcomm-run begins with a plan of the program, watches the network, and writes what it sees for
+# mpcomm-report; what is wrong with these options is said before anything is trained.
+#
+# REQUIRES: numpy, compiler
+# RUN: rm -rf %t && mkdir %t
+# RUN: %python %s %t %mpcomm-compile %mpcomm-run %mpcomm_src_root
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy
+
+FOLDER, COMPILER, RUNNER, ROOT = sys.argv[1:5]
+
+
+def path(name):
+    return os.path.join(FOLDER, name)
+
+
+def run(*arguments, fails=None):
+    done = subprocess.run(
+        [RUNNER, path("step.so"), "--np", "2", "--steps", "20", "--weights", path("w.safetensors"), "--data", "x=" + path("x.npy"), "--data",
+         "y=" + path("y.npy"), *arguments], capture_output=True, text=True)
+    if fails is None:
+        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+    else:
+        assert done.returncode != 0 and fails in done.stderr, (arguments, done.stderr)
+    return done.stdout
+
+
+def losses(name):
+    with open(path(name), encoding="utf-8") as file:
+        return [json.loads(line)["loss"] for line in file]
+
+
+def main():
+    subprocess.run([COMPILER, os.path.join(ROOT, "docs/examples/linear.mlir"), "-o",
+                    path("step.so"), "--np=2", "--options=buckets=none", "--variant=one: buckets=one",
+                    "--variant=narrow: wire=bf16"], check=True)
+    values = numpy.random.default_rng(0)
+    x = values.standard_normal((64, 4)).astype("f4")
+    numpy.save(path("x.npy"), x)
+    numpy.save(path("y.npy"), x[:, :2].copy())
+    weight = numpy.zeros((4, 2), "f4").tobytes() + numpy.zeros(2, "f4").tobytes()
+    header = json.dumps({"weight": {"dtype": "F32", "shape": [4, 2], "data_offsets": [0, 32]},
+                         "bias": {"dtype": "F32", "shape": [2], "data_offsets": [32, 40]}}).encode()
+    with open(path("w.safetensors"), "wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header + weight)
+
+    run("--log", path("plain"))
+    run("--log", path("one"), "--variant", "one", "--adapt", "exact", "--adapt-every", "5",
+        "--monitor", path("monitor"))
+    assert losses("plain") == losses("one"), "an exact plan has other losses"
+    run("--log", path("narrow"), "--variant", "narrow")
+    assert losses("plain") != losses("narrow"), "the variant was not used"
+    with open(path("monitor"), encoding="utf-8") as file:
+        looks = [json.loads(line) for line in file]
+    assert [look["step"] for look in looks] == [5, 10, 15, 20], looks
+    assert {p["name"] for p in looks[0]["plans"]} == {"", "one"}, looks[0]
+
+    run("--variant", "nothing", fails="no variant 'nothing', expected one of 'one', 'narrow'")
+    run("--adapt", "f33", fails="--adapt or --monitor: options: numerics 'f33', expected one of exact")
+    run("--adapt", "exact", "--profile", path("p"), fails="--profile")
+    run("--adapt-every", "3", fails="--adapt-every requires --adapt or --monitor")
+    run("--plan-command", "true", fails="--adapt")
+    run("--monitor", path("log"), "--log", path("log"), fails="--monitor")
+    run("--monitor", os.path.join(FOLDER, "none", "x"), fails="--monitor")
+
+
+if __name__ == "__main__":
+    main()

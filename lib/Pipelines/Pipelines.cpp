@@ -127,15 +127,65 @@ static std::string checkCompression(const CompileOptions &options) {
     return "error-feedback: expected a wire of 8 bits or fewer";
   if (options.lowRank == 0 && !options.keepsLost())
     return "";
-  if (options.zero != "0")
+  if (options.lowRank && options.zero != "0")
     return with + ": expected zero=0, where ranks have whole gradients";
+  if (options.getZeroLevel() > 1 && options.microBatches > 1)
+    return with + ": expected zero=0 or 1, or one micro-batch, for ranks reduce "
+                  "the gradients of each";
   if (options.lowRank && options.averaging == Averaging::Before)
     return with + ": expected average=after";
-  if (isPipeline(options))
+  if (options.lowRank && isPipeline(options))
     return with + ": expected a mesh without stages";
   if (hasLossScale(options))
     return with + ": expected no loss scaling, for a gradient that overflows "
                   "would stay in what is lost";
+  return "";
+}
+
+/// What keeps ranks from taking steps alone; empty: nothing does.
+static std::string checkLocalSteps(const CompileOptions &options) {
+  if (options.localSteps < 1 || options.localSteps > 4096)
+    return "local-steps=" + std::to_string(options.localSteps) +
+           ": expected from 1 to 4096";
+  if (options.localSteps == 1)
+    return options.outerLR.hasValue() || options.outerMomentum.hasValue()
+               ? "outer-lr and outer-momentum: expected local-steps of 2 or "
+                 "more"
+               : "";
+  if (!(options.outerLR > 0) ||
+      options.outerLR > std::numeric_limits<float>::max())
+    return "outer-lr: expected a positive number";
+  if (!(options.outerMomentum >= 0) || options.outerMomentum >= 1)
+    return "outer-momentum: expected at least 0 and less than 1";
+  std::string with = "local-steps=" + std::to_string(options.localSteps);
+  if (options.zero != "0")
+    return with + ": expected zero=0, where ranks have whole parameters";
+  if (isPipeline(options))
+    return with + ": expected a mesh without stages";
+  if (options.batchNorm == BatchNormStatistics::Sync)
+    return with + ": expected batch-norm=local, for ranks do not meet in a step";
+  if (hasLossScale(options))
+    return with + ": expected no loss scaling, for ranks that overflow alone "
+                  "would no longer have one scale";
+  return "";
+}
+
+/// What keeps reductions from ending in the next step; empty: nothing does.
+static std::string checkDeferral(const CompileOptions &options) {
+  if (options.deferBytes == 0)
+    return "";
+  std::string with = "defer-bytes=" + std::to_string(options.deferBytes);
+  if (options.deferBytes < -1)
+    return with + ": expected at least 0, or -1 for what pays";
+  if (options.zero != "0")
+    return with + ": expected zero=0, where ranks have whole gradients";
+  if (isPipeline(options))
+    return with + ": expected a mesh without stages";
+  if (options.lowRank || isScaledWire(options.wire))
+    return with + ": expected a wire of 16 bits or more, without compression";
+  if (hasLossScale(options) || options.clipNorm > 0 || options.checkGradients)
+    return with + ": expected updates that need no other gradient: no loss "
+                  "scaling, clip-norm or check-gradients";
   return "";
 }
 
@@ -295,6 +345,14 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
     reason = "cannot send gradients with " + wrong;
     return failure();
   }
+  if (std::string wrong = checkLocalSteps(*this); !wrong.empty()) {
+    reason = "cannot compile for " + wrong;
+    return failure();
+  }
+  if (std::string wrong = checkDeferral(*this); !wrong.empty()) {
+    reason = "cannot compile for " + wrong;
+    return failure();
+  }
   if (schedule != "auto" && !parsePipelineKind(schedule.getValue())) {
     reason = "cannot schedule '" + schedule +
              "', expected auto, gpipe, 1f1b, interleaved, zb-h1 or zb-v";
@@ -391,9 +449,22 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   }
   passes.addPass(createChannelsLastPass());
 
+  AccumulateGradientsPassOptions accumulate;
+  accumulate.microBatches = options.microBatches;
+  bool isLocal = options.localSteps > 1;
+  if (isLocal) {
+    // Each step has its micro-batches, and ranks meet after all of them.
+    passes.addPass(createAccumulateGradientsPass(accumulate));
+    LocalStepsPassOptions local;
+    local.steps = options.localSteps;
+    local.outerLR = options.outerLR;
+    local.outerMomentum = options.outerMomentum;
+    passes.addPass(createLocalStepsPass(local));
+  }
+
   DataParallelPassOptions dataParallel;
   dataParallel.size = ranks;
-  dataParallel.microBatches = options.microBatches;
+  dataParallel.microBatches = isLocal ? 1 : options.microBatches.getValue();
   // What is to be compressed keeps its type until its bucket is.
   dataParallel.wire =
       isScaledWire(options.wire) ? "f32" : options.wire.getValue();
@@ -452,9 +523,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     pipeline.cluster = options.getCluster();
     pipeline.profileFile = options.profileFile;
     addBeforeLocal(createSchedulePipelinePass(pipeline));
-  } else if (options.microBatches > 1) {
-    AccumulateGradientsPassOptions accumulate;
-    accumulate.microBatches = options.microBatches;
+  } else if (options.microBatches > 1 && !isLocal) {
     addBeforeLocal(createAccumulateGradientsPass(accumulate));
   }
 
@@ -482,6 +551,13 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   // Updates wait for gradients: below the backward pass they leave room for
   // the collectives to run.
   passes.addPass(createSinkUpdatesPass());
+  if (options.deferBytes != 0) {
+    DeferReductionsPassOptions defer;
+    defer.maxBytes = options.deferBytes;
+    defer.cluster = options.getCluster();
+    defer.profileFile = options.profileFile;
+    addChecked(passes, createDeferReductionsPass(defer), Meaning::Recorded);
+  }
   CombineCollectivesPassOptions combine;
   combine.policy = options.buckets;
   combine.cluster = options.getCluster();

@@ -256,6 +256,10 @@ ManifestArgument parseArgument(const ManifestReader &reader,
     reader.report("access '" + printable(access) +
                   "', expected 'read' or 'update'");
   argument.updated = access == "update";
+  argument.isAdded = reader.number("added").value_or(0) != 0;
+  argument.isTransient = reader.number("transient").value_or(0) != 0;
+  if (argument.isTransient && (!argument.isAdded || !isState(argument.role)))
+    reader.report("'transient', expected it on state that is 'added'");
   parseStart(reader, argument);
   if (argument.role == Role::Loss || argument.role == Role::Output)
     reader.report("an argument cannot have role '" +

@@ -100,6 +100,12 @@ struct ManifestArgument : ManifestTensor {
   /// The parameter, of the same shape, whose converted values this state
   /// starts from where nothing else gives them.
   std::optional<std::string> copyOf;
+  /// State that the compiler added: a program that takes over from one without
+  /// it goes on with what there was, or its default.
+  bool isAdded = false;
+  /// Such state that is only of use to the next step of the same program: no
+  /// file has it.
+  bool isTransient = false;
   /// Integer batch data lies in [first, second).
   std::optional<std::pair<int64_t, int64_t>> range;
 };

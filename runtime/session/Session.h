@@ -85,6 +85,8 @@ public:
   Error evaluate(const std::string &function,
                  std::span<const mpcomm_array> batch, mpcomm_result &result);
 
+  Error applyPending();
+
   Error save(const std::string &path, const mpcomm_save_options &options);
   Error planSaves(const std::string &path, const mpcomm_save_plan &plan);
   Error compareReplicas();
@@ -301,6 +303,8 @@ private:
 
   /// The step whose batch has been given already, and what was wrong with it.
   std::optional<uint64_t> fedStep;
+  /// The last step left updates to the next.
+  bool hasPending = false;
   Error fedError;
   /// Hyperparameters have been set since.
   bool valuesChanged = false;

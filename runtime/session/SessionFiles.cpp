@@ -123,6 +123,8 @@ Error Session::planSaves(const std::string &path,
 Error Session::compareReplicas() {
   if (Error error = checkReady())
     return error;
+  if (Error error = applyPending())
+    return error;
   if (Error error = renewCopies())
     return callFailed(error);
   if (Error error = onDevice->fetchState())
@@ -169,6 +171,8 @@ Error Session::save(const std::string &path,
   if (Error error = checkReady())
     return error;
   Error earlier = wait();
+  if (Error error = applyPending())
+    return error;
   if (Error error = renewCopies())
     return callFailed(error);
   SaveRequest request{describeCheckpoint()};
@@ -285,6 +289,7 @@ Error Session::useFile(const std::string &path, bool complete,
     return error;
   for (const std::string &difference : differences)
     emit(MPCOMM_EVENT_WARNING, path + ": this program has " + difference);
+  hasPending = false;
   if (Error error = agree(state->load(*file))) {
     giveUp(error);
     return error;

@@ -346,9 +346,8 @@ std::string Session::findStale(const LoadedProgram &program) const {
   for (const ManifestFunction *function : program.functions.of(index()))
     for (size_t i = 0; function && i < function->arguments.size(); ++i) {
       const ManifestArgument &argument = function->arguments[i];
-      // What a rank has of its own waits until a program takes it again.
-      bool isOwn = argument.split && argument.split->isLocal;
-      if (isState(argument.role) && !argument.copyOf && !isOwn &&
+      // What a program keeps for itself waits until it runs again.
+      if (isState(argument.role) && !argument.copyOf && !argument.isAdded &&
           !known.count(argument.name))
         return argument.name;
     }
@@ -379,6 +378,8 @@ Error Session::switchTo(uint32_t number) {
                                    : std::string("state"),
                   " in program ", number, " and not in the current one, which ",
                   "has made steps since it was loaded: load it again");
+  if (Error error = applyPending())
+    return error;
   if (Error error = renewCopies())
     return callFailed(error);
   programs[current].freshAt = steps;

@@ -206,8 +206,9 @@ Error Session::argument(const std::string &name, uint32_t index,
                                 " runs no function '", printable(name), "'");
   const ManifestArgument &argument = function->arguments[index];
   Slot &slot = state->slot(state->bindingOf(*function).arguments[index]);
-  if (isState(argument.role)) {
-    describe(*entryOf(argument.name), tensor);
+  // What files never have is not in the table.
+  if (const TableEntry *entry = entryOf(argument.name)) {
+    describe(*entry, tensor);
   } else {
     describe(argument, tensor);
     tensor.is_replicated = argument.role == Role::Hyperparameter;

@@ -21,6 +21,9 @@
 
 using namespace mprt;
 
+/// The function that makes the updates that a step has left for the next.
+static constexpr const char *kApplyPending = "apply_pending";
+
 /// The arrays of a batch by the arguments that they are for.
 static Expected<std::vector<const mpcomm_array *>>
 matchBatch(const ManifestFunction &function,
@@ -132,6 +135,21 @@ void Session::fill(const StepOutcome &outcome, mpcomm_result &result) {
   result.nonfinite = nonFiniteNames.data();
 }
 
+/// Updates that a step has left for the next one to begin with.
+Error Session::applyPending() {
+  if (!hasPending)
+    return {};
+  const ManifestFunction *function = find(kApplyPending);
+  watch(*function, /*isTraining=*/false);
+  Binding &binding = state->bindingOf(*function);
+  if (Error error = stepper->call(binding, binding.pointers))
+    return callFailed(error);
+  if (Expected<StepOutcome> outcome = stepper->read(); !outcome)
+    return callFailed(outcome.error());
+  hasPending = false;
+  return {};
+}
+
 Error Session::step(std::span<const mpcomm_array> batch, bool isFed,
                     std::span<const mpcomm_array> next, mpcomm_result &result) {
   uint64_t begin = nowNanoseconds();
@@ -175,6 +193,7 @@ Error Session::step(std::span<const mpcomm_array> batch, bool isFed,
   if (Error error = stepper->call(binding, pointers))
     return callFailed(error);
   lastCalled = function;
+  hasPending = find(kApplyPending) != nullptr;
   fedStep.reset();
   if (!next.empty()) {
     // It travels while the device is busy with this one.
@@ -211,6 +230,10 @@ Error Session::evaluate(const std::string &name,
   (void)finishWriting(/*waits=*/false);
   if (Error error = checkReady())
     return error;
+  if (Error error = applyPending())
+    return error;
+  if (name == kApplyPending)
+    return {};
   const ManifestFunction *function = find(name);
   if (!function)
     return makeError(MPRT_NOT_FOUND, "rank ", index(), " runs no function '",

@@ -94,9 +94,8 @@ static Kept readKept(ModuleOp module) {
       StringRef role = argument.getString("role").value_or("");
       if (role == "batch" || role == "hyperparameter" || role == "rng")
         continue;
-      // What a rank has of its own waits until a plan takes it again.
-      const json::Object *sharding = argument.getObject("sharding");
-      if (sharding && sharding->getBoolean("local").value_or(false))
+      // What a plan keeps for itself waits until it runs again.
+      if (argument.getBoolean("added").value_or(false))
         continue;
       std::string &known = kept.state[argument.getString("name")->str()];
       std::string what = role.str();

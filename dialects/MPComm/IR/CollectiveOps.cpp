@@ -108,6 +108,26 @@ LogicalResult ProgramOp::verifySymbolUses(SymbolTableCollection &symbols) {
 // AllReduceOp
 //===----------------------------------------------------------------------===//
 
+/// Whether the value, maybe in another type, is what the step before has left
+/// for this one.
+static bool isLeft(Value value) {
+  for (Operation *op = value.getDefiningOp(); op && op->getNumOperands() == 1;
+       op = value.getDefiningOp())
+    value = op->getOperand(0);
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto function = argument ? dyn_cast_if_present<FunctionOpInterface>(
+                                 argument.getOwner()->getParentOp())
+                           : FunctionOpInterface();
+  auto added = function ? function.getArgAttrOfType<StringAttr>(
+                              argument.getArgNumber(), kAddedAttr)
+                        : StringAttr();
+  return added && added == kTransientState;
+}
+
+bool AllReduceOp::isGather() {
+  return !getInputs().empty() && llvm::all_of(getInputs(), isLeft);
+}
+
 LogicalResult AllReduceOp::inferReturnTypes(MLIRContext *,
                                             std::optional<Location> location,
                                             Adaptor adaptor,

@@ -99,7 +99,8 @@ class MPComm_CollectiveOp<string mnemonic, string kind, list<Trait> traits = []>
 }
 
 def MPComm_AllReduceOp : MPComm_CollectiveOp<"all_reduce", "AllReduce",
-    [InferTypeOpAdaptor, MPComm_BucketableOpInterface]> {
+    [InferTypeOpAdaptor,
+     DeclareOpInterfaceMethods<MPComm_BucketableOpInterface, ["isGather"]>]> {
   let summary = "element-wise reduction over a group; all ranks get the result";
   let description = [{
     Result i on every rank is the reduction of operand i over the ranks of the

@@ -203,6 +203,15 @@ LogicalResult MPCommDialect::verifyOperationAttribute(Operation *op,
              << attr.getValue();
     return success();
   }
+  if (attr.getName() == kLocalUpdateAttr) {
+    if (!isa<UnitAttr>(attr.getValue()) ||
+        !isa<OptimizerOpInterface, UpdateFp8ScaleOp>(op))
+      return op->emitOpError()
+             << "expects '" << kLocalUpdateAttr
+             << "' to be a unit attribute of an update, got "
+             << attr.getValue();
+    return success();
+  }
   if (attr.getName() != getClusterAttrName())
     return success();
   if (!isa<ModuleOp>(op))

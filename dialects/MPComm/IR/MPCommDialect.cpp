@@ -149,6 +149,14 @@ LogicalResult MPCommDialect::verifyRegionArgAttribute(Operation *op, unsigned,
                                << what() << " to be a non-empty string";
     return success();
   }
+  if (attr.getName() == kAddedAttr) {
+    auto text = dyn_cast<StringAttr>(attr.getValue());
+    if (!text || (text != kKeptState && text != kTransientState))
+      return op->emitOpError() << "expects '" << kAddedAttr << "' of " << what()
+                               << " to be \"" << kKeptState << "\" or \""
+                               << kTransientState << "\"";
+    return success();
+  }
   if (attr.getName() == kRangeAttr) {
     auto range = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
     if (!range || range.size() != 2 || range[0] >= range[1])

@@ -146,7 +146,7 @@ def MPComm_BucketableOpInterface
       "bool", "isSplittable", (ins), [{}], [{ return false; }]>,
     InterfaceMethod<[{Whether computation waits for its results, rather than
       they for operands that are computed last: gathers of what was there
-      before.}],
+      before, and reductions of what the step before has left.}],
       "bool", "isGather", (ins), [{}], [{
         return $_op.getCollectiveKind() == ::mpcomm::CollectiveKind::AllGather;
       }]>

@@ -48,6 +48,17 @@ OpFoldResult ReshardOp::fold(FoldAdaptor) {
   return getResult();
 }
 
+ShardingAttr mpcomm::getLocalSharding(FlatSymbolRefAttr mesh, ArrayAttr axes,
+                                      int64_t rank) {
+  Builder builder(mesh.getContext());
+  ArrayAttr none = builder.getArrayAttr({});
+  SmallVector<Attribute> dims(rank, none), own;
+  for (auto axis : axes.getAsRange<StringAttr>())
+    own.push_back(AxisRefAttr::get(mesh.getContext(), axis, 0, 0));
+  return ShardingAttr::get(mesh.getContext(), mesh, builder.getArrayAttr(dims),
+                           none, none, builder.getArrayAttr(own));
+}
+
 ShardingAttr mpcomm::getReshardTarget(Operation *op) {
   auto reshard = dyn_cast_if_present<ReshardOp>(op);
   return reshard ? reshard.getSharding() : ShardingAttr();

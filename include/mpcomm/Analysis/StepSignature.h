@@ -26,6 +26,8 @@ namespace mpcomm {
 /// The functions that Form 1 knows by name.
 inline constexpr llvm::StringLiteral kTrainStep = "train_step";
 inline constexpr llvm::StringLiteral kEvaluate = "evaluate";
+/// Does what a step has left for the next one to begin with.
+inline constexpr llvm::StringLiteral kApplyPending = "apply_pending";
 
 /// The module's `@train_step`; null, with an error, if it is missing or has no
 /// body.

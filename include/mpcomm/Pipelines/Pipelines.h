@@ -167,6 +167,28 @@ struct CompileOptions : public CheckedOptions {
       llvm::cl::values(
           clEnumValN(Averaging::After, "after", "after their sum"),
           clEnumValN(Averaging::Before, "before", "before they are sent"))};
+  Option<int64_t> deferBytes{
+      *this, "defer-bytes",
+      llvm::cl::desc("Bytes of gradients that are reduced when the next step "
+                     "begins, before it reads their parameters; 0: none, -1: "
+                     "what the model says pays"),
+      llvm::cl::init(0)};
+  Option<int64_t> localSteps{
+      *this, "local-steps",
+      llvm::cl::desc("Steps that a rank takes by its own gradients before "
+                     "ranks average what these did to parameters (local SGD, "
+                     "DiLoCo); a step of the program is all of them"),
+      llvm::cl::init(1)};
+  Option<double> outerLR{
+      *this, "outer-lr",
+      llvm::cl::desc("With local-steps, learning rate by which the average is "
+                     "applied"),
+      llvm::cl::init(1)};
+  Option<double> outerMomentum{
+      *this, "outer-momentum",
+      llvm::cl::desc("With local-steps, Nesterov's momentum of the averages, "
+                     "in [0, 1)"),
+      llvm::cl::init(0)};
   Option<std::string> zero{
       *this, "zero",
       llvm::cl::desc("What data ranks hold a part of, as in ZeRO: 0: nothing; "

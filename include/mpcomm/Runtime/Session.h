@@ -484,7 +484,12 @@ MPCOMM_SESSION_API mprt_status mpcomm_session_step(
 
 /* Another function of the current program (all ranks), by its name; null is
  * "evaluate". It does not count as a step. Its results are read by their names.
- * Numbers are of this rank's samples, unless the program reduces them. */
+ * Numbers are of this rank's samples, unless the program reduces them.
+ *
+ * "apply_pending" makes the updates that a step has left for the next one to
+ * begin with (compiled with `defer-bytes`), and nothing where there are none.
+ * Evaluations, saves and switches do so first; who reads or writes state calls
+ * it before. */
 MPCOMM_SESSION_API mprt_status mpcomm_session_evaluate(
     mpcomm_session *session, const char *function, const mpcomm_array *batch,
     uint32_t count, mpcomm_result *result, mpcomm_error *error);

@@ -607,6 +607,68 @@ def LowRankGradientsPass
                            "::mlir::math::MathDialect"];
 }
 
+def DeferReductionsPass
+    : Pass<"mpcomm-defer-reductions", "::mlir::ModuleOp"> {
+  let summary = "Leaves reductions of gradients to the begin of the next step";
+  let description = [{
+    A gradient has to be reduced where the next step first reads its parameter.
+    `@train_step` keeps gradients that it would reduce when its computation is
+    over as state, `NAME.pending`, f32, of which each rank has its own. It
+    begins with the reductions and the updates that the step before has left, in
+    the order in which parameters are read; `pending` tells whether one has, and
+    scalars that updates go by (learning rates, counts of steps) are kept as
+    `pending.K`. `@apply_pending` does the same without a step, for those who
+    read state between steps.
+
+    Deferred is what shortens the step most by a model with one link and one
+    order of compute (Scheduling/Deferral/Deferral.h), or with `max-bytes` what
+    is read first. A reduction can be deferred if one optimizer op takes its
+    result, maybe scaled or cast: not if a factor depends on all gradients (clip
+    norm, loss scaling).
+
+    Assumes: Form 3, with reductions that are not merged.
+
+    Guarantees: Form 3. State and losses of each step are those that they were,
+    but that parameters and state of what is deferred are those before their
+    last update until `@apply_pending` has run.
+
+    Numerics: exact, except for how kernels fuse: an update of many ops may
+    round in another way where it stands beside others.
+
+    Example: with `max-bytes=16`
+    ```mlir
+    %y = <forward pass of %w>
+    %g = <backward pass>
+    %r = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<4xf32>
+    %w1 = mpcomm.sgd_update %w, %r, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    return %w1 : tensor<4xf32>
+    ```
+    becomes
+    ```mlir
+    %c = arith.cmpf ogt, %pending, <0.0> : tensor<f32>
+    %r = mpcomm.all_reduce(%w.pending) on @mesh axes ["dp"] mean : tensor<4xf32>
+    %u = mpcomm.sgd_update %w, %r, %pending.0, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    %w1 = arith.select %c, %u, %w : tensor<4xi1>, tensor<4xf32>
+    %y = <forward pass of %w1>
+    %g = <backward pass>
+    return %w1, <1.0>, %lr, %g : tensor<4xf32>, tensor<f32>, tensor<f32>, tensor<4xf32>
+    ```
+
+    Counts (analysis remark `Deferred`): reductions, those that could be, bytes,
+    microseconds of the modelled step before and after.
+  }];
+  let options = [
+    Option<"maxBytes", "max-bytes", "int64_t", "-1",
+           "Bytes to defer, of parameters in the order in which they are read; "
+           "-1: what the model says pays">,
+    MPComm_ClusterOption,
+    MPComm_ProfileOption
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::func::FuncDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
 def ExplainCommunicationPass
     : Pass<"mpcomm-explain-communication", "::mlir::ModuleOp"> {
   let summary = "Reports for each collective how much is hidden, how much "

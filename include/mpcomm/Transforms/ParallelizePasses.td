@@ -36,7 +36,9 @@ def DataParallelPass : Pass<"mpcomm-data-parallel", "::mlir::ModuleOp"> {
     first of these ops: each rank keeps the same histories and scales.
     `@evaluate` is unchanged: its results are per rank. With `micro-batches`,
     state that one micro-batch passes to the next may differ if its inputs do:
-    it is averaged, too, and so is a gradient that depends on it.
+    it is averaged, too, and so is a gradient that depends on it. Gradients of
+    updates that are marked `mpcomm.local_update` stay as they are, and state of
+    role `optimizer_state` that then differs gets the sharding `local`.
 
     `wire` is the type in which wider gradients travel. With `wire`, and for
     16-bit gradients, sums are declared to be computed in f32 (`accumulate`).
@@ -203,6 +205,75 @@ def AccumulateGradientsPass
   let options = [
     Option<"microBatches", "micro-batches", "int64_t", "1",
            "Micro-batches of a step">
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::func::FuncDialect",
+                           "::mpcomm::MPCommDialect"];
+}
+
+def LocalStepsPass : Pass<"mpcomm-local-steps", "::mlir::ModuleOp"> {
+  let summary = "Has ranks take several steps by their own gradients before "
+                "they meet";
+  let description = [{
+    Each batch argument of `@train_step` becomes `steps` times as long, and the
+    step becomes `steps` steps on parts of it, each of which starts from the
+    state that the one before left. All but the last are calls of the private
+    function `@train_step.local_step`; the last stays inline, so that what ranks
+    send after it overlaps with its backward pass. Updates in these steps are
+    marked `mpcomm.local_update`: `mpcomm-data-parallel` leaves their gradients
+    to the rank.
+
+    What the steps did to a parameter, the old one minus the new one, is the
+    gradient of an outer optimizer, stochastic gradient descent with a learning
+    rate of `outer-lr` and Nesterov's momentum of `outer-momentum`, whose result
+    is the parameter. `mpcomm-data-parallel` averages these gradients. With 1
+    and 0 the parameter is the mean of the ranks' (local SGD; Stich, "Local SGD
+    Converges Fast and Communicates Little", ICLR 2019); DiLoCo (Douillard et
+    al., "DiLoCo: Distributed Low-Communication Training of Language Models",
+    2023) has 0.7 and 0.9. Momentum is state of the name of the parameter and
+    `.outer_momentum`, which begins as zeros.
+
+    The loss is the mean over the steps. Step i takes an argument of role `rng`
+    that is no state with i added to its last word. Hyperparameters are those of
+    all steps.
+
+    Assumes: Form 1; no loss scaling.
+
+    Guarantees: Form 1, to be made parallel by `mpcomm-data-parallel`. It is an
+    error if a result is neither a loss nor state, if an argument does not
+    donate its buffer to state, if there is no batch, or if a parameter with an
+    outer momentum is not f32. With `steps=1` nothing changes.
+
+    Numerics: another optimizer: not that of one rank with all samples.
+
+    Example: with `steps=2`
+    ```mlir
+    func.func @train_step(%w: tensor<4xf32>, %x: tensor<8x4xf32> {mpcomm.role = #mpcomm.role<batch>}, ...)
+      %g = <forward and backward pass of %w and %x>
+      %w1 = mpcomm.sgd_update %w, %g, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+      return %w1 : tensor<4xf32>
+    ```
+    becomes
+    ```mlir
+    func.func @train_step(%w: tensor<4xf32>, %x: tensor<16x4xf32> {mpcomm.role = #mpcomm.role<batch>}, ...)
+      %w1 = call @train_step.local_step(%w, <samples 0 to 7>)
+      %g = <forward and backward pass of %w1 and samples 8 to 15>
+      %w2 = mpcomm.sgd_update %w1, %g, %lr, weight_decay = 0.0 {mpcomm.local_update} : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+      %d = arith.subf %w, %w2 : tensor<4xf32>
+      %w3 = mpcomm.sgd_update %w, %d, <1.0>, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+      return %w3 : tensor<4xf32>
+    ```
+
+    Counts (analysis remark `LocalSteps`): steps, parameters that ranks average,
+    their bytes.
+  }];
+  let options = [
+    Option<"steps", "steps", "int64_t", "1",
+           "Steps of a rank between two meetings, at most 4096">,
+    Option<"outerLR", "outer-lr", "double", "1.0",
+           "Learning rate of the outer optimizer">,
+    Option<"outerMomentum", "outer-momentum", "double", "0.0",
+           "Nesterov's momentum of the outer optimizer">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::func::FuncDialect",

@@ -33,6 +33,8 @@ std::string AxisSharding::describe() const {
   switch (kind) {
   case Replicated:
     return "replicated";
+  case Share:
+    return "a share";
   case Split:
     return "split along dimension " + std::to_string(detail);
   case Partial:
@@ -137,7 +139,7 @@ bool AxisShardings::visitRegion(Region &region) {
 /// axis, of which the dimension `dim` counts.
 static AxisSharding getReduced(AxisSharding held, Reduction reduction) {
   // A reduction of blocks is of different elements.
-  if (held.isSplit() ||
+  if (held.isOfBlocks() ||
       (held.getKind() == AxisSharding::Partial && !held.isPartial(reduction)))
     return AxisSharding::local();
   return {};
@@ -189,7 +191,17 @@ bool AxisShardings::visitCollective(CollectiveOpInterface op) {
     return changed;
   case CollectiveKind::Broadcast:
     return false;
-  case CollectiveKind::AllToAll:
+  case CollectiveKind::AllToAll: {
+    auto exchange = cast<AllToAllOp>(op.getOperation());
+    bool isWhole = op.getAxesAttr().size() == 1;
+    for (auto [result, split, concat] :
+         llvm::zip(exchange.getOutputs(), exchange.getSplitDims(),
+                   exchange.getConcatDims()))
+      changed |= mark(result, isWhole && split == concat
+                                  ? AxisSharding::share()
+                                  : AxisSharding::local());
+    return changed;
+  }
   case CollectiveKind::Permute:
   case CollectiveKind::Reduce:
   case CollectiveKind::Gather:
@@ -256,11 +268,15 @@ static bool isLinearIn(const ShardingRule &rule, Operation *op,
 bool AxisShardings::visitByRule(Operation *op, const ShardingRule &rule) {
   AxisSharding all;
   const ShardingFactor *factor = nullptr;
-  bool fits = true;
+  bool fits = true, hasShares = false;
   for (OpOperand &operand : op->getOpOperands()) {
     AxisSharding held = get(operand.get());
     if (held.isReplicated())
       continue;
+    if (held.getKind() == AxisSharding::Share) {
+      hasShares = true;
+      continue;
+    }
     if (held.getKind() != AxisSharding::Split) {
       all = all.join(held);
       continue;
@@ -270,9 +286,16 @@ bool AxisShardings::visitByRule(Operation *op, const ShardingRule &rule) {
     fits &= own && (!factor || own == factor);
     factor = own;
   }
-  if (!fits || (factor && !all.isReplicated()) ||
+  if (!fits || ((factor || hasShares) && !all.isReplicated()) ||
       all.getKind() == AxisSharding::Local)
     return markResults(op);
+  if (hasShares && !factor) {
+    bool areBlocks = llvm::all_of(op->getOperands(), [&](Value operand) {
+      return varies(operand) || isUniform(operand);
+    });
+    return markResults(op, areBlocks ? AxisSharding::share()
+                                     : AxisSharding::local());
+  }
   bool changed = false;
   if (factor) {
     for (auto [operand, dim] : llvm::zip(op->getOperands(), factor->operands))
@@ -310,8 +333,8 @@ bool AxisShardings::visitPerGradient(OptimizerOpInterface op,
       shared = shared.join(get(operand.get()));
   bool isLocal = !shared.isReplicated();
   for (OpOperand *gradient : gradients) {
-    split += get(gradient->get()).isSplit();
-    isLocal |= varies(gradient->get()) && !get(gradient->get()).isSplit();
+    split += get(gradient->get()).isOfBlocks();
+    isLocal |= varies(gradient->get()) && !get(gradient->get()).isOfBlocks();
   }
   // A flag is the greatest of all; a norm is given, if it is of more than the
   // rank's own elements.
@@ -338,6 +361,8 @@ bool AxisShardings::visitPerGradient(OptimizerOpInterface op,
 }
 
 bool AxisShardings::visitOptimizer(OptimizerOpInterface op) {
+  if (op->hasAttr(kLocalUpdateAttr))
+    return anyVaries(op->getOperands()) && markResults(op);
   optimizers.insert(op);
   SmallVector<OpOperand *> reduced = op.getGradientOperands();
   if (gradients == Gradients::Reduced) {
@@ -419,7 +444,8 @@ bool AxisShardings::visit(Operation *op) {
   if (auto optimizer = dyn_cast<OptimizerOpInterface>(op))
     return visitOptimizer(optimizer);
   if (auto update = dyn_cast<UpdateFp8ScaleOp>(op);
-      update && gradients == Gradients::Reduced)
+      update && gradients == Gradients::Reduced &&
+      !update->hasAttr(kLocalUpdateAttr))
     return anyVaries({update.getHistory(), update.getScale()}) &&
            markResults(op);
   if (auto async = dyn_cast<AsyncOp>(op)) {

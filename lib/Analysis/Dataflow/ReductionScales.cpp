@@ -175,7 +175,7 @@ ReductionScale ReductionScales::getReduced(CollectiveOpInterface op,
         scale = ReductionScale::mixed();
       continue;
     }
-    if (held.isSplit()) // blocks are of different elements
+    if (held.isOfBlocks()) // blocks are of different elements
       scale = ReductionScale::mixed();
     differs |= !held.isReplicated();
     if (reduction == Reduction::Sum)

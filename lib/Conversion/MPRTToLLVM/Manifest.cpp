@@ -223,6 +223,11 @@ LogicalResult Manifest::addFunction(func::FuncOp function, StringRef entry,
     }
     if (auto source = function.getArgAttrOfType<StringAttr>(i, kCopyOfAttr))
       argument["copy_of"] = source.getValue().str();
+    if (auto added = function.getArgAttrOfType<StringAttr>(i, kAddedAttr)) {
+      argument["added"] = true;
+      if (added == kTransientState)
+        argument["transient"] = true;
+    }
     if (auto range =
             function.getArgAttrOfType<DenseI64ArrayAttr>(i, kRangeAttr))
       argument["range"] = Array{range[0], range[1]};

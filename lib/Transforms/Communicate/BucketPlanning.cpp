@@ -46,8 +46,8 @@ static void addTwoLevelCosts(const CostModel &model, CollectiveOpInterface op,
 /// will be compressed.
 static void addCompressedCosts(const CostModel &model, BucketableOpInterface of,
                                const BucketLimits &limits, CostCurve &cost) {
-  auto op = dyn_cast<AllReduceOp>(of.getOperation());
-  if (!limits.compression || !op || !isCompressible(op))
+  auto op = cast<CollectiveOpInterface>(of.getOperation());
+  if (!limits.compression || !isCompressible(op))
     return;
   FailureOr<GroupShape> shape = model.getGroupShape(op);
   if (failed(shape) || shape->ranks < 2)

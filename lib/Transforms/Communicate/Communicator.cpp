@@ -135,7 +135,7 @@ static bool isPartOfState(Value value) {
 }
 
 bool mpcomm::gathersState(BucketableOpInterface op) {
-  return op.isGather() && llvm::all_of(op->getOperands(), isPartOfState);
+  return isa<AllGatherOp>(op.getOperation()) && llvm::all_of(op->getOperands(), isPartOfState);
 }
 
 int mpcomm::getGatherBefore(ArrayRef<int64_t> bytes, int64_t largest) {

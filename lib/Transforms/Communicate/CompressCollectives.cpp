@@ -9,7 +9,7 @@
 // Each rank gets its share of everybody's encoded values, decodes and sums them
 // in f32, encodes the sum once, and gives it to all: two roundings whatever the
 // number of ranks, at the volume of a ring. All ranks decode the same bytes, so
-// that results are equal.
+// that results are equal. A reduce_scatter ends with the sums: one rounding.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,6 +21,7 @@
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mpcomm/Analysis/CostModel/CostModel.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
+#include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
 #include "mpcomm/Transforms/Passes.h"
 
 namespace mpcomm {
@@ -43,20 +44,27 @@ public:
   void runOnOperation() override;
 
 private:
-  std::optional<WireFormat> getFormat(AllReduceOp op) const;
-  bool isWorthwhile(AllReduceOp op, const WireFormat &wire,
+  std::optional<WireFormat> getFormat(CollectiveOpInterface op) const;
+  bool isWorthwhile(CollectiveOpInterface op, const WireFormat &wire,
                     const CostModel *model) const;
   Value layOut(OpBuilder &builder, AllReduceOp op, int64_t padded,
                ArrayRef<BlockArgument> residuals) const;
-  Encoded exchange(OpBuilder &builder, AllReduceOp op,
-                   const Encoded &mine) const;
+  Value layOutShares(OpBuilder &builder, ReduceScatterOp op, int64_t ranks,
+                     int64_t padded, ArrayRef<BlockArgument> residuals) const;
+  Value sumShares(OpBuilder &builder, CollectiveOpInterface op,
+                  const WireFormat &wire, const Encoded &received,
+                  int64_t ranks) const;
   Encoded gather(OpBuilder &builder, AllReduceOp op, int64_t ranks,
                  const Encoded &mine) const;
   void handOut(OpBuilder &builder, AllReduceOp op, Value row) const;
-  FailureOr<SmallVector<BlockArgument>> addResiduals(AllReduceOp op);
+  FailureOr<SmallVector<BlockArgument>>
+  addResiduals(CollectiveOpInterface op);
+  void setLost(BlockArgument residual, Value lost);
   void keepLost(OpBuilder &builder, Value lost,
                 ArrayRef<BlockArgument> residuals, ValueRange inputs);
   LogicalResult rewrite(AllReduceOp op, const WireFormat &wire, int64_t ranks);
+  LogicalResult rewrite(ReduceScatterOp op, const WireFormat &wire,
+                        int64_t ranks);
 
   /// Of functions whose collectives keep what they lose.
   llvm::MapVector<Operation *, std::shared_ptr<GradientState>> states;
@@ -65,15 +73,19 @@ private:
 } // namespace
 
 /// How the op's operands are to travel; nothing where they stay as they are.
-std::optional<WireFormat> CompressCollectives::getFormat(AllReduceOp op) const {
+std::optional<WireFormat>
+CompressCollectives::getFormat(CollectiveOpInterface op) const {
   if (!isCompressible(op) || !isMovableCollective(op))
     return std::nullopt;
   if (!type.empty())
     return WireFormat::get(op.getContext(), type);
   // What is to travel in 16 bits and be summed in f32.
-  Type element = getElementTypeOrSelf(op.getInputs().front().getType());
-  Type travels = op.getWire().value_or(element);
-  bool isHomogeneous = llvm::all_of(op.getInputs(), [&](Value input) {
+  auto reduce = dyn_cast<AllReduceOp>(op.getOperation());
+  if (!reduce)
+    return std::nullopt;
+  Type element = getElementTypeOrSelf(reduce.getInputs().front().getType());
+  Type travels = reduce.getWire().value_or(element);
+  bool isHomogeneous = llvm::all_of(reduce.getInputs(), [&](Value input) {
     return getElementTypeOrSelf(input.getType()) == element;
   });
   if (!isHomogeneous || travels.getIntOrFloatBitWidth() != 16)
@@ -81,7 +93,7 @@ std::optional<WireFormat> CompressCollectives::getFormat(AllReduceOp op) const {
   return WireFormat(travels);
 }
 
-static remark::RemarkOpts remarkNamed(AllReduceOp op, StringRef name) {
+static remark::RemarkOpts remarkNamed(Operation *op, StringRef name) {
   auto function = op->getParentOfType<FunctionOpInterface>();
   return remark::RemarkOpts::name(name)
       .category(DEBUG_TYPE)
@@ -90,7 +102,8 @@ static remark::RemarkOpts remarkNamed(AllReduceOp op, StringRef name) {
 
 /// Whether the op gains: by `min-bytes` if that is given, else in the model. An
 /// empty type is asked for the sake of sums, not of time.
-bool CompressCollectives::isWorthwhile(AllReduceOp op, const WireFormat &wire,
+bool CompressCollectives::isWorthwhile(CollectiveOpInterface op,
+                                       const WireFormat &wire,
                                        const CostModel *model) const {
   int64_t bytes = CostModel::getWireBytes(op);
   if (!model)
@@ -100,10 +113,9 @@ bool CompressCollectives::isWorthwhile(AllReduceOp op, const WireFormat &wire,
   if (failed(shape) || failed(plain))
     return true;
   // Each operand is laid in the row, and its result taken out.
-  double seconds =
-      getCompressedCost(*model, *shape, {wire, block}, op).at(bytes) +
-      2 * static_cast<double>(op.getInputs().size()) *
-          model->getCluster().device.launch;
+  double seconds = getCompressedCost(*model, *shape, {wire, block}, op).at(bytes) +
+                   2 * static_cast<double>(op->getNumOperands()) *
+                       model->getCluster().device.launch;
   if (seconds < plain->at(bytes))
     return true;
   remark::missed(op.getLoc(), remarkNamed(op, "NotCompressed"))
@@ -142,18 +154,80 @@ Value CompressCollectives::layOut(OpBuilder &builder, AllReduceOp op,
                                rows, /*dim=*/0);
 }
 
+/// What rank r gets of all operands as row r of f32, filled up with zeros.
+Value CompressCollectives::layOutShares(
+    OpBuilder &builder, ReduceScatterOp op, int64_t ranks, int64_t padded,
+    ArrayRef<BlockArgument> residuals) const {
+  Location loc = op.getLoc();
+  Type f32 = builder.getF32Type();
+  SmallVector<Value> columns;
+  int64_t elements = 0;
+  auto fill = [&](ArrayRef<int64_t> shape) -> Value {
+    auto rest = RankedTensorType::get(shape, f32);
+    return arith::ConstantOp::create(
+        builder, loc, DenseElementsAttr::get(rest, builder.getZeroAttr(f32)));
+  };
+  for (auto [i, input] : llvm::enumerate(op.getInputs())) {
+    int64_t count = countElements(input.getType());
+    Value wide = castFloat(builder, loc, input, f32);
+    if (!residuals.empty() && residuals[i]) {
+      // The row that is scattered has zeros behind the gradient.
+      int64_t own = countElements(residuals[i].getType());
+      Value left = reshapeTo(builder, loc, residuals[i], own);
+      if (count > own)
+        left = ConcatenateOp::create(
+            builder, loc, cast<RankedTensorType>(wide.getType()),
+            ValueRange{left, fill(count - own)}, /*dim=*/0);
+      wide = arith::AddFOp::create(builder, loc, wide, left);
+    }
+    columns.push_back(
+        reshapeTo(builder, loc, wide, {ranks, count / ranks}));
+    elements += count / ranks;
+  }
+  if (padded > elements)
+    columns.push_back(fill({ranks, padded - elements}));
+  if (columns.size() == 1)
+    return columns.front();
+  return ConcatenateOp::create(builder, loc,
+                               RankedTensorType::get({ranks, padded}, f32),
+                               columns, /*dim=*/1);
+}
+
 /// Block r along the first dimension goes to rank r.
-Encoded CompressCollectives::exchange(OpBuilder &builder, AllReduceOp op,
-                                      const Encoded &mine) const {
+static Encoded exchange(OpBuilder &builder, CollectiveOpInterface op,
+                        const Encoded &mine) {
   auto send = [&](Value value) -> Value {
     DenseI64ArrayAttr first = builder.getDenseI64ArrayAttr(0);
     return AllToAllOp::create(builder, op.getLoc(), value.getType(), value,
                               op.getMeshAttr(), op.getAxesAttr(), first, first,
-                              op.getChannelAttr())
+                              builder.getI64IntegerAttr(op.getChannel()))
         .getOutputs()
         .front();
   };
   return {send(mine.payload), mine.scales ? send(mine.scales) : Value()};
+}
+
+/// The sum, or the mean, of what all ranks have sent this one.
+Value CompressCollectives::sumShares(OpBuilder &builder,
+                                     CollectiveOpInterface op,
+                                     const WireFormat &wire,
+                                     const Encoded &received,
+                                     int64_t ranks) const {
+  Location loc = op.getLoc();
+  Value all = wire.decode(builder, loc, received);
+  auto type = cast<RankedTensorType>(all.getType());
+  auto shareType = RankedTensorType::get(type.getShape().drop_front(),
+                                         type.getElementType());
+  Value sum = ReduceOp::create(builder, loc, shareType, Reduction::Sum, all,
+                               ArrayRef<int64_t>(0));
+  if (op.getCollectiveReduction() != Reduction::Mean)
+    return sum;
+  Value share = arith::ConstantOp::create(
+      builder, loc,
+      DenseElementsAttr::get(shareType,
+                             builder.getF32FloatAttr(static_cast<float>(
+                                 1 / static_cast<double>(ranks)))));
+  return arith::MulFOp::create(builder, loc, sum, share);
 }
 
 Encoded CompressCollectives::gather(OpBuilder &builder, AllReduceOp op,
@@ -193,10 +267,11 @@ void CompressCollectives::handOut(OpBuilder &builder, AllReduceOp op,
   }
 }
 
-/// State for what is lost of each operand that is a gradient; null of others,
-/// and none at all without `error-feedback`.
+/// State for what is lost of each operand that is a gradient, of the shape of
+/// the whole parameter; null of others, and none at all without
+/// `error-feedback`.
 FailureOr<SmallVector<BlockArgument>>
-CompressCollectives::addResiduals(AllReduceOp op) {
+CompressCollectives::addResiduals(CollectiveOpInterface op) {
   SmallVector<BlockArgument> residuals;
   auto function = dyn_cast<FunctionOpInterface>(op->getParentOp());
   if (!errorFeedback || !function)
@@ -204,23 +279,30 @@ CompressCollectives::addResiduals(AllReduceOp op) {
   std::shared_ptr<GradientState> &state = states[function];
   if (!state)
     state = std::make_shared<GradientState>(function);
-  for (auto [input, output] : llvm::zip(op.getInputs(), op.getOutputs())) {
+  for (auto [input, output] : llvm::zip(op->getOperands(), op->getResults())) {
     BlockArgument parameter = findParameterOf(output);
     residuals.push_back({});
-    if (!parameter) {
+    auto whole = parameter ? dyn_cast<RankedTensorType>(getGlobalArgumentType(
+                                 function, parameter.getArgNumber()))
+                           : RankedTensorType();
+    if (!whole || whole.getNumElements() > countElements(input.getType())) {
       remark::missed(op.getLoc(), remarkNamed(op, "NoFeedback"))
           << remark::reason("an operand is the gradient of no parameter");
       continue;
     }
     FailureOr<BlockArgument> added =
-        state->add(parameter, ".residual",
-                   cast<RankedTensorType>(input.getType()).getShape(),
-                   op.getMeshAttr(), op.getAxesAttr());
+        state->add(parameter, ".residual", whole.getShape(), op.getMeshAttr(),
+                   op.getAxesAttr());
     if (failed(added))
       return failure();
     residuals.back() = *added;
   }
   return residuals;
+}
+
+void CompressCollectives::setLost(BlockArgument residual, Value lost) {
+  states.find(residual.getOwner()->getParentOp())
+      ->second->setNext(residual, lost);
 }
 
 /// The step returns what of the row `lost` is of each operand.
@@ -237,9 +319,7 @@ void CompressCollectives::keepLost(OpBuilder &builder, Value lost,
                           lost, ArrayRef<int64_t>(begin),
                           ArrayRef<int64_t>(end), ArrayRef<int64_t>(1));
       auto shape = cast<RankedTensorType>(residual.getType()).getShape();
-      states.find(residual.getOwner()->getParentOp())
-          ->second->setNext(residual,
-                            reshapeTo(builder, lost.getLoc(), part, shape));
+      setLost(residual, reshapeTo(builder, lost.getLoc(), part, shape));
     }
     begin = end;
   }
@@ -297,20 +377,7 @@ LogicalResult CompressCollectives::rewrite(AllReduceOp op,
   Encoded received = exchange(builder, op, mine);
   if (Operation *late = getLatePlace(op))
     builder.setInsertionPoint(late);
-  auto shareType = RankedTensorType::get({blocks, block}, builder.getF32Type());
-  Value sum = ReduceOp::create(builder, loc, shareType, Reduction::Sum,
-                               wire.decode(builder, loc, received),
-                               ArrayRef<int64_t>(0));
-  auto factor = [&](double number) {
-    return arith::ConstantOp::create(
-        builder, loc,
-        DenseElementsAttr::get(
-            shareType, builder.getF32FloatAttr(static_cast<float>(number))));
-  };
-  bool isMean = op.getReduction() == Reduction::Mean;
-  if (isMean)
-    sum = arith::MulFOp::create(builder, loc, sum,
-                                factor(1 / static_cast<double>(ranks)));
+  Value sum = sumShares(builder, op, wire, received, ranks);
   Encoded sumEncoded = wire.encode(builder, loc, sum);
   Encoded all = gather(builder, op, ranks, sumEncoded);
   handOut(builder, op,
@@ -322,9 +389,14 @@ LogicalResult CompressCollectives::rewrite(AllReduceOp op,
                                        wire.decode(builder, loc, mine));
     Value ofSum = arith::SubFOp::create(builder, loc, sum,
                                         wire.decode(builder, loc, sumEncoded));
-    if (isMean)
-      ofSum = arith::MulFOp::create(builder, loc, ofSum,
-                                    factor(static_cast<double>(ranks)));
+    if (op.getReduction() == Reduction::Mean)
+      ofSum = arith::MulFOp::create(
+          builder, loc, ofSum,
+          arith::ConstantOp::create(
+              builder, loc,
+              DenseElementsAttr::get(
+                  cast<ShapedType>(sum.getType()),
+                  builder.getF32FloatAttr(static_cast<float>(ranks)))));
     lost = arith::AddFOp::create(builder, loc, lost,
                                  placeShare(builder, op, ofSum, ranks));
     keepLost(builder, reshapeTo(builder, loc, lost, padded), *residuals,
@@ -334,6 +406,70 @@ LogicalResult CompressCollectives::rewrite(AllReduceOp op,
   remark::passed(op.getLoc(), remarkNamed(op, "Compressed"))
       << remark::metric("bytes", CostModel::getWireBytes(op))
       << remark::metric("compressed", wire.getBytes(padded, block));
+  op.erase();
+  return success();
+}
+
+LogicalResult CompressCollectives::rewrite(ReduceScatterOp op,
+                                           const WireFormat &wire,
+                                           int64_t ranks) {
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  int64_t elements = 0; // of a rank's share
+  for (Value output : op.getOutputs())
+    elements += countElements(output.getType());
+  FailureOr<SmallVector<BlockArgument>> residuals = addResiduals(op);
+  if (failed(residuals))
+    return failure();
+  int64_t blocks = llvm::divideCeil(elements, block);
+  int64_t padded = blocks * block;
+  Value shares = reshapeTo(
+      builder, loc, layOutShares(builder, op, ranks, padded, *residuals),
+      {ranks, blocks, block});
+  Encoded mine = wire.encode(builder, loc, shares);
+  Encoded received = exchange(builder, op, mine);
+  if (Operation *late = getLatePlace(op))
+    builder.setInsertionPoint(late);
+  Value sum = reshapeTo(builder, loc,
+                        sumShares(builder, op, wire, received, ranks), padded);
+  auto cut = [&](Value value, ArrayRef<int64_t> starts,
+                 ArrayRef<int64_t> limits) -> Value {
+    auto type = cast<RankedTensorType>(value.getType());
+    SmallVector<int64_t> shape, strides(starts.size(), 1);
+    for (auto [start, limit] : llvm::zip(starts, limits))
+      shape.push_back(limit - start);
+    if (type.getShape() == ArrayRef<int64_t>(shape))
+      return value;
+    return SliceOp::create(builder, loc, type.clone(shape), value, starts,
+                           limits, strides);
+  };
+  bool keepsLost =
+      llvm::any_of(*residuals, [](BlockArgument r) { return !!r; });
+  Value lost;
+  if (keepsLost)
+    lost = reshapeTo(builder, loc,
+                     arith::SubFOp::create(builder, loc, shares,
+                                           wire.decode(builder, loc, mine)),
+                     {ranks, padded});
+  int64_t begin = 0;
+  for (auto [i, output] : llvm::enumerate(op.getOutputs())) {
+    int64_t end = begin + countElements(output.getType());
+    Value part = cut(sum, begin, end);
+    output.replaceAllUsesWith(
+        castFloat(builder, loc, part, getElementTypeOrSelf(output.getType())));
+    if (keepsLost && (*residuals)[i]) {
+      BlockArgument residual = (*residuals)[i];
+      auto type = cast<RankedTensorType>(residual.getType());
+      Value own = cut(lost, {0, begin}, {ranks, end});
+      own = reshapeTo(builder, loc, own, ranks * (end - begin));
+      own = cut(own, 0, type.getNumElements());
+      setLost(residual, reshapeTo(builder, loc, own, type.getShape()));
+    }
+    begin = end;
+  }
+  remark::passed(op.getLoc(), remarkNamed(op, "Compressed"))
+      << remark::metric("bytes", CostModel::getWireBytes(op))
+      << remark::metric("compressed", wire.getBytes(ranks * padded, block));
   op.erase();
   return success();
 }
@@ -365,17 +501,19 @@ void CompressCollectives::runOnOperation() {
       return signalPassFailure();
     model = std::move(*found);
   }
-  SmallVector<AllReduceOp> ops;
-  module.walk([&](AllReduceOp op) { ops.push_back(op); });
+  SmallVector<CollectiveOpInterface> ops;
+  module.walk([&](CollectiveOpInterface op) { ops.push_back(op); });
   bool changed = false;
-  for (AllReduceOp op : ops) {
+  for (CollectiveOpInterface op : ops) {
     std::optional<WireFormat> wire = getFormat(op);
-    FailureOr<int64_t> ranks =
-        cast<CollectiveOpInterface>(op.getOperation()).getGroupSize();
+    FailureOr<int64_t> ranks = op.getGroupSize();
     if (!wire || failed(ranks) || *ranks < 2 ||
         !isWorthwhile(op, *wire, model ? &*model : nullptr))
       continue;
-    if (failed(rewrite(op, *wire, *ranks)))
+    auto reduce = dyn_cast<AllReduceOp>(op.getOperation());
+    if (failed(reduce ? rewrite(reduce, *wire, *ranks)
+                      : rewrite(cast<ReduceScatterOp>(op.getOperation()), *wire,
+                                *ranks)))
       return signalPassFailure();
     changed = true;
   }

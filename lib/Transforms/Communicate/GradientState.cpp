@@ -1,4 +1,4 @@
-//===- GradientState.cpp - what compression keeps of gradients ------------===//
+//===- GradientState.cpp - state that communication adds ------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -8,6 +8,7 @@
 
 #include "Communicate/GradientState.h"
 #include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -17,18 +18,28 @@ static ArrayRef<int64_t> shapeOf(Value value) {
   return type ? type.getShape() : ArrayRef<int64_t>();
 }
 
+/// The argument that `value` is, or a part of.
+static BlockArgument getWhole(Value value) {
+  while (Operation *def = value.getDefiningOp()) {
+    if (!isa<AllSliceOp, ReshapeOp, PadOp>(def))
+      return {};
+    value = def->getOperand(0);
+  }
+  return cast<BlockArgument>(value);
+}
+
 /// The parameter that `optimizer` updates by the gradient `use`.
 static BlockArgument getParameter(OptimizerOpInterface optimizer,
                                   OpOperand &use) {
   if (!llvm::is_contained(optimizer.getGradientOperands(), &use))
     return {};
   for (Value operand : optimizer->getOperands()) {
-    auto argument = dyn_cast<BlockArgument>(operand);
+    BlockArgument argument = getWhole(operand);
     auto step =
         argument
             ? dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp())
             : FunctionOpInterface();
-    if (step && shapeOf(argument) == shapeOf(use.get()) &&
+    if (step && shapeOf(operand) == shapeOf(use.get()) &&
         getArgumentRole(step, argument.getArgNumber()) == Role::Parameter)
       return argument;
   }
@@ -55,8 +66,8 @@ BlockArgument mpcomm::findParameterOf(Value gradient) {
   return found;
 }
 
-GradientState::GradientState(FunctionOpInterface function)
-    : function(function), editor(function) {
+GradientState::GradientState(FunctionOpInterface function, bool isTransient)
+    : function(function), editor(function), isTransient(isTransient) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
     taken.insert(getArgumentName(function, i));
 }
@@ -77,25 +88,29 @@ FailureOr<BlockArgument> GradientState::add(BlockArgument parameter,
                                             ArrayRef<int64_t> shape,
                                             FlatSymbolRefAttr mesh,
                                             ArrayAttr axes) {
-  Builder builder(function.getContext());
   StringRef name = getArgumentName(function, parameter.getArgNumber());
-  StringAttr text = builder.getStringAttr(name + suffix);
+  return add((name + suffix).str(), shape, mesh, axes);
+}
+
+FailureOr<BlockArgument> GradientState::add(StringRef name,
+                                            ArrayRef<int64_t> shape,
+                                            FlatSymbolRefAttr mesh,
+                                            ArrayAttr axes) {
+  Builder builder(function.getContext());
+  StringAttr text = builder.getStringAttr(name);
   if (!taken.insert(text).second)
     return function.emitOpError()
            << "has an argument '" << text.getValue() << "', expected no such "
-           << "name: it is that of state of compressed gradients";
+           << "name: it is that of state that communication adds";
   ShardingAttr sharding;
-  if (axes) {
-    ArrayAttr none = builder.getArrayAttr({});
-    SmallVector<Attribute> dims(shape.size(), none), own;
-    for (auto axis : axes.getAsRange<StringAttr>())
-      own.push_back(AxisRefAttr::get(function.getContext(), axis, 0, 0));
-    sharding = ShardingAttr::get(function.getContext(), mesh,
-                                 builder.getArrayAttr(dims), none, none,
-                                 builder.getArrayAttr(own));
-  }
+  if (axes)
+    sharding =
+        getLocalSharding(mesh, axes, static_cast<int64_t>(shape.size()));
   NamedAttrList attributes = attributesOf(text, sharding);
   attributes.set(kDefaultAttr, builder.getF32FloatAttr(0));
+  attributes.set(kAddedAttr,
+                 builder.getStringAttr(isTransient ? kTransientState
+                                                   : kKeptState));
   BlockArgument argument =
       editor.addArgument(RankedTensorType::get(shape, builder.getF32Type()),
                          attributes, function.getLoc());

@@ -1,4 +1,4 @@
-//===- GradientState.h - what compression keeps of gradients ----*- C++ -*-===//
+//===- GradientState.h - state that communication adds ----------*- C++ -*-===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// State of a step that lossy communication of gradients adds to it: arguments
-// that begin as zeros, and results that take their places.
+// State of a step that communication of gradients adds to it, what compression
+// loses or the momentum of an outer optimizer: arguments that begin as zeros,
+// and results that take their places.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,8 +28,10 @@ mlir::BlockArgument findParameterOf(mlir::Value gradient);
 
 class GradientState {
 public:
-  /// Of a function of one block; `apply` has to be called.
-  explicit GradientState(mlir::FunctionOpInterface function);
+  /// Of a function of one block; `apply` has to be called. No checkpoint has
+  /// state that `isTransient`.
+  explicit GradientState(mlir::FunctionOpInterface function,
+                         bool isTransient = false);
 
   mlir::FunctionOpInterface getFunction() const { return function; }
 
@@ -40,6 +43,10 @@ public:
                                            llvm::ArrayRef<int64_t> shape,
                                            mlir::FlatSymbolRefAttr mesh = {},
                                            mlir::ArrayAttr axes = {});
+  /// The same, of any name; a scalar with an empty `shape`.
+  mlir::FailureOr<mlir::BlockArgument>
+  add(llvm::StringRef name, llvm::ArrayRef<int64_t> shape,
+      mlir::FlatSymbolRefAttr mesh = {}, mlir::ArrayAttr axes = {});
   /// What the next step takes in place of `argument`.
   void setNext(mlir::BlockArgument argument, mlir::Value value);
 
@@ -51,6 +58,7 @@ private:
 
   mlir::FunctionOpInterface function;
   SignatureEditor editor;
+  bool isTransient;
   llvm::StringSet<> taken;
   llvm::DenseMap<mlir::Value, std::pair<mlir::StringAttr, ShardingAttr>> added;
 };

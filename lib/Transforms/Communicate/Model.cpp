@@ -67,24 +67,29 @@ std::optional<CostCurve> mpcomm::getTwoLevelCost(const CostModel &model,
   return CostCurve::getEnvelope(std::move(ways));
 }
 
-bool mpcomm::isCompressible(AllReduceOp op) {
-  bool isSum = op.getReduction() == Reduction::Sum ||
-               op.getReduction() == Reduction::Mean;
-  bool areFloats = llvm::all_of(op.getInputs(), [](Value input) {
+bool mpcomm::isCompressible(CollectiveOpInterface op) {
+  auto scatter = dyn_cast<ReduceScatterOp>(op.getOperation());
+  if (!scatter && !isa<AllReduceOp>(op.getOperation()))
+    return false;
+  bool isSum = op.getCollectiveReduction() == Reduction::Sum ||
+               op.getCollectiveReduction() == Reduction::Mean;
+  bool areFloats = llvm::all_of(op->getOperands(), [&](Value input) {
+    auto type = dyn_cast<RankedTensorType>(input.getType());
     auto element = dyn_cast<FloatType>(getElementTypeOrSelf(input.getType()));
-    return element && element.getWidth() <= 32;
+    return element && element.getWidth() <= 32 &&
+           (!scatter || (type && type.getRank() == 1));
   });
-  bool sumsInF32 = op.getAccumulate() && op.getAccumulate()->isF32();
-  return isSum && areFloats && sumsInF32;
+  Type accumulate = op.getAccumulateType();
+  return isSum && areFloats && accumulate && accumulate.isF32();
 }
 
 CostCurve mpcomm::getCompressedCost(const CostModel &model,
                                     const GroupShape &shape,
                                     const Compression &compression,
-                                    AllReduceOp op) {
+                                    CollectiveOpInterface op) {
   auto ranks = static_cast<double>(shape.ranks);
   double elements = 0, stored = 0;
-  for (Value input : op.getInputs()) {
+  for (Value input : op->getOperands()) {
     elements +=
         static_cast<double>(mpcomm::detail::countElements(input.getType()));
     stored += static_cast<double>(mpcomm::detail::countBytes(input.getType()));
@@ -102,15 +107,24 @@ CostCurve mpcomm::getCompressedCost(const CostModel &model,
                     format.getBytes(compression.block, compression.block)) /
                 static_cast<double>(compression.block);
   double wide = share * 4, narrow = stored / plain;
-  double traffic = (narrow + wide) +                       // row
-                   (wide + sent) +                         // encode
-                   (sent + (wide + wide + sent) / ranks) + // sum, encode
-                   (sent + wide) +                         // decode
-                   (wide + narrow);                        // hand out
+  double traffic = (narrow + wide) +      // row
+                   (wide + sent) +        // encode
+                   (sent + wide / ranks); // sum
   const DeviceModel &device = model.getCluster().device;
   double messages = format.isScaled() ? 2 : 1;
   std::vector<CostLine> ways;
   CostCurve exchange = model.getCollective(CollectiveKind::AllToAll, shape);
+  if (isa<ReduceScatterOp>(op.getOperation())) {
+    traffic += (wide + narrow) / ranks; // hand out
+    for (const CostLine &a : exchange.pieces)
+      ways.push_back(makeLine(
+          CollectiveAlgorithm::Direct, messages * a.latency + 2 * device.launch,
+          sent * a.secondsPerByte + traffic / device.memoryBandwidth, a.link));
+    return CostCurve::getEnvelope(std::move(ways));
+  }
+  traffic += (wide + sent) / ranks + // encode
+             (sent + wide) +         // decode
+             (wide + narrow);        // hand out
   CostCurve gather = model.getCollective(CollectiveKind::AllGather, shape);
   for (const CostLine &a : exchange.pieces)
     for (const CostLine &b : gather.pieces)

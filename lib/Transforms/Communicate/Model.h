@@ -43,18 +43,20 @@ struct Compression {
   int64_t block;
 };
 
-/// Whether an all_reduce may be exchanged, summed in f32, and gathered: a sum
-/// or mean of floats of up to 32 bits that says `accumulate f32`.
-bool isCompressible(AllReduceOp op);
+/// Whether an all_reduce may be exchanged, summed in f32, and gathered, or a
+/// reduce_scatter of rows exchanged and summed: a sum or mean of floats of up to
+/// 32 bits that says `accumulate f32`.
+bool isCompressible(CollectiveOpInterface op);
 
 /// What `op` takes compressed over groups of `shape`, by bytes of its payload
-/// on the wire, as `CostModel::getCollective` counts them: an all_to_all and an
-/// all_gather of what is encoded, and of scales where there are any; passes
-/// over memory that lay operands in a row, encode, sum, decode and hand out;
-/// and a launch for each of the three kernels between. Launches for each
-/// operand are left out.
+/// on the wire, as `CostModel::getCollective` counts them: an all_to_all of what
+/// is encoded, and of scales where there are any, and of an all_reduce an
+/// all_gather; passes over memory that lay operands in a row, encode, sum,
+/// decode and hand out; and a launch for each of the kernels between. Launches
+/// for each operand are left out.
 CostCurve getCompressedCost(const CostModel &model, const GroupShape &shape,
-                            const Compression &compression, AllReduceOp op);
+                            const Compression &compression,
+                            CollectiveOpInterface op);
 
 /// Seconds that it takes to lay `tensors` tensors of `bytes` in all in one row
 /// and back: every byte is read and written twice, in an op a tensor and one

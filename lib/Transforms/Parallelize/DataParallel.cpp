@@ -22,7 +22,9 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Analysis/Dataflow/AxisShardings.h"
+#include "mpcomm/Analysis/SignatureEditor.h"
 #include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -51,7 +53,10 @@ public:
 private:
   FailureOr<MeshOp> getOrCreateMesh();
   FailureOr<MeshOp> extendMesh(MeshOp meshOp);
-  void findHandedOn(func::FuncOp step, AxisShardings &shardings);
+  SmallVector<BlockArgument>
+  findHandedOn(func::FuncOp step, AxisShardings &shardings,
+               std::optional<Role> only);
+  void keepLocalState(func::FuncOp step, AxisShardings &shardings);
   LogicalResult collectGradients(func::FuncOp step,
                                  const AxisShardings &shardings);
   LogicalResult collectResults(func::FuncOp step,
@@ -175,11 +180,14 @@ static OpOperand *getNarrowUse(OpOperand *use) {
   return use;
 }
 
-/// Between micro-batches, state that one hands on to the next is the rank's
-/// own where what takes its place varies.
-void DataParallel::findHandedOn(func::FuncOp step, AxisShardings &shardings) {
-  if (microBatches <= 1 || !step.getFunctionBody().hasOneBlock())
-    return;
+/// Marks state, `only` of one role where that is given, as the rank's own where
+/// what takes its place varies.
+SmallVector<BlockArgument>
+DataParallel::findHandedOn(func::FuncOp step, AxisShardings &shardings,
+                           std::optional<Role> only) {
+  SmallVector<BlockArgument> found;
+  if (!step.getFunctionBody().hasOneBlock())
+    return found;
   Operation *exit = step.getFunctionBody().front().getTerminator();
   for (bool changed = true; changed;) {
     changed = false;
@@ -187,12 +195,36 @@ void DataParallel::findHandedOn(func::FuncOp step, AxisShardings &shardings) {
       std::optional<int64_t> index = getDonation(step, argument.getArgNumber());
       if (!index || *index < 0 || *index >= exit->getNumOperands() ||
           shardings.varies(argument) ||
-          !shardings.varies(exit->getOperand(*index)))
+          !shardings.varies(exit->getOperand(*index)) ||
+          (only && getResultRole(step, *index) != only))
         continue;
       shardings.vary(argument);
+      found.push_back(argument);
       changed = true;
     }
   }
+  return found;
+}
+
+/// State of optimizers that ranks run alone between two meetings stays with
+/// them.
+void DataParallel::keepLocalState(func::FuncOp step, AxisShardings &shardings) {
+  SignatureEditor editor(step);
+  Builder builder(&getContext());
+  for (BlockArgument state :
+       findHandedOn(step, shardings, Role::OptimizerState)) {
+    auto type = dyn_cast<RankedTensorType>(state.getType());
+    if (!type) // an error of verifyResults
+      continue;
+    ShardingAttr sharding =
+        getLocalSharding(FlatSymbolRefAttr::get(&getContext(), mesh),
+                         builder.getStrArrayAttr({StringRef(axis)}),
+                         type.getRank());
+    editor.setArgument(state.getArgNumber(), kShardingAttr, sharding);
+    editor.setResult(*getDonation(step, state.getArgNumber()), kShardingAttr,
+                     sharding);
+  }
+  editor.apply();
 }
 
 LogicalResult DataParallel::collectGradients(func::FuncOp step,
@@ -243,7 +275,7 @@ LogicalResult DataParallel::collectMagnitudes(func::FuncOp step,
                                               const AxisShardings &shardings) {
   WalkResult result = step.walk([&](UpdateFp8ScaleOp op) {
     OpOperand &use = op.getAmaxMutable();
-    if (!shardings.varies(use.get()))
+    if (!shardings.varies(use.get()) || op->hasAttr(kLocalUpdateAttr))
       return WalkResult::advance();
     if (op->getParentRegion() != &step.getFunctionBody() ||
         use.get().getParentRegion() != op->getParentRegion()) {
@@ -364,7 +396,14 @@ void DataParallel::runOnOperation() {
 
   if (ranks > 1) {
     AxisShardings shardings(step, axis, AxisShardings::Gradients::Reduced);
-    findHandedOn(step, shardings);
+    WalkResult local = getOperation().walk([](Operation *op) {
+      return op->hasAttr(kLocalUpdateAttr) ? WalkResult::interrupt()
+                                           : WalkResult::advance();
+    });
+    if (local.wasInterrupted())
+      keepLocalState(step, shardings);
+    if (microBatches > 1) // any state may be handed on between them
+      findHandedOn(step, shardings, /*only=*/std::nullopt);
     if (failed(collectGradients(step, shardings)) ||
         failed(collectResults(step, shardings)) ||
         failed(collectMagnitudes(step, shardings)))

@@ -49,7 +49,9 @@ bool mpcomm::verifyResults(FunctionOpInterface function,
         getAxisSharding(getResultSharding(function, index), axis);
     AxisSharding found = shardings.get(use.get());
     // What a rank has of its own may be anything.
-    if (found == expected || expected.getKind() == AxisSharding::Local ||
+    bool isBlock = expected.isSplit() && found.isOfBlocks() && !found.isSplit();
+    if (found == expected || isBlock ||
+        expected.getKind() == AxisSharding::Local ||
         (!isReplicatedRole(role) && !(isStep && role == Role::Loss)))
       return;
     ok = false;
@@ -75,7 +77,7 @@ bool mpcomm::verifyGradients(const AxisShardings &shardings) {
   for (OptimizerOpInterface op : shardings.getOptimizers())
     for (OpOperand *use : op.getGradientOperands()) {
       AxisSharding found = shardings.get(use->get());
-      if (found.isReplicated() || found.isSplit())
+      if (found.isReplicated() || found.isOfBlocks())
         continue;
       ok = false;
       InFlightDiagnostic diag = op->emitOpError() << "has a gradient, operand #"

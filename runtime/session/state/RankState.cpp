@@ -57,6 +57,7 @@ RankState::create(const std::vector<const ManifestFunction *> &functions,
         Slot slot;
         static_cast<ManifestTensor &>(slot) = argument;
         slot.defaultValue = argument.defaultValue;
+        slot.isTransient = argument.isTransient;
         slot.range = rangeOf(argument, rank);
         state.slots.push_back(std::move(slot));
       }
@@ -113,11 +114,15 @@ RankState::create(const std::vector<const ManifestFunction *> &functions,
   return state;
 }
 
+static void storeDefault(Slot &slot) {
+  if (slot.defaultValue)
+    for (uint64_t i = 0; i < slot.elements; ++i)
+      storeNumber(slot.type, slot.data, i, *slot.defaultValue);
+}
+
 void RankState::storeDefaults() {
   for (Slot &slot : slots)
-    if (slot.defaultValue)
-      for (uint64_t i = 0; i < slot.elements; ++i)
-        storeNumber(slot.type, slot.data, i, *slot.defaultValue);
+    storeDefault(slot);
 }
 
 RankState::RankState(RankState &&other) noexcept { *this = std::move(other); }
@@ -210,6 +215,12 @@ std::vector<size_t> RankState::stateSlots() const {
   return list;
 }
 
+std::vector<size_t> RankState::savedSlots() const {
+  std::vector<size_t> list = stateSlots();
+  std::erase_if(list, [&](size_t index) { return slots[index].isTransient; });
+  return list;
+}
+
 /// Whether a file may leave out what the slot holds.
 static bool mayBeMissing(const Slot &slot, bool complete) {
   bool starts = slot.defaultValue || slot.copyOf;
@@ -225,20 +236,28 @@ static bool mayBeMissing(const Slot &slot, bool complete) {
   }
 }
 
-/// Whether a file has what other numbers of ranks had of their own.
-static bool isOfOtherRanks(const Slot &slot, const TensorEntry &entry) {
-  if (!slot.split || !slot.split->isLocal || entry.shape.empty() ||
-      entry.shape == slot.split->whole || entry.shape.front() < 1)
-    return false;
-  Shape others = entry.shape;
-  others.front() = slot.split->whole.front();
-  return others == slot.split->whole;
+/// Of how many ranks a file has what each had of its own, where they are not
+/// those of the slot: one, where all had the same; 0 where it has something
+/// else. State of an optimizer may have been a rank's own where it no longer is.
+static uint64_t countOtherRanks(const Slot &slot, const TensorEntry &entry) {
+  bool isLocal = slot.split && slot.split->isLocal;
+  if (entry.shape == slot.wholeShape() ||
+      (!isLocal && (slot.split || slot.role != Role::OptimizerState)))
+    return 0;
+  Shape own = slot.wholeShape();
+  if (isLocal)
+    own.erase(own.begin());
+  if (entry.shape == own)
+    return 1;
+  bool isOfRanks = !entry.shape.empty() && entry.shape.front() > 0 &&
+                   Shape(entry.shape.begin() + 1, entry.shape.end()) == own;
+  return isOfRanks ? uint64_t(entry.shape.front()) : 0;
 }
 
 /// Their mean: what means over ranks have still to be given stays the same.
 static Error loadMean(const StateFile &file, const TensorEntry &entry,
-                      Slot &slot) {
-  uint64_t ranks = uint64_t(entry.shape.front()), count = slot.range.count;
+                      uint64_t ranks, Slot &slot) {
+  uint64_t count = slot.range.count;
   std::vector<char> part(slot.bytes);
   std::vector<double> sum(count);
   for (uint64_t rank = 0; rank < ranks; ++rank) {
@@ -254,7 +273,7 @@ static Error loadMean(const StateFile &file, const TensorEntry &entry,
 }
 
 Error RankState::check(const StateFile &file, bool complete) const {
-  for (size_t index : stateSlots()) {
+  for (size_t index : savedSlots()) {
     const Slot &slot = slots[index];
     const TensorEntry *entry = file.find(slot.name);
     if (!entry && mayBeMissing(slot, complete))
@@ -264,7 +283,7 @@ Error RankState::check(const StateFile &file, bool complete) const {
                   "', expected ", nameOf(slot.role), " ",
                   describe(slot.type, slot.wholeShape()));
     if (!entry->otherType.empty() || entry->type != slot.type ||
-        (entry->shape != slot.wholeShape() && !isOfOtherRanks(slot, *entry)))
+        (entry->shape != slot.wholeShape() && !countOtherRanks(slot, *entry)))
       return fail(file.path(), ": tensor '", printable(slot.name), "' is ",
                   describe(*entry), ", expected ",
                   describe(slot.type, slot.wholeShape()));
@@ -275,13 +294,18 @@ Error RankState::check(const StateFile &file, bool complete) const {
 Error RankState::load(const StateFile &file) {
   for (size_t index : stateSlots()) {
     Slot &slot = slots[index];
+    if (slot.isTransient) {
+      storeDefault(slot);
+      continue;
+    }
     const TensorEntry *entry = file.find(slot.name);
     // What is left over of other values is nothing to these.
     if (!entry && slot.split && slot.split->isLocal)
       std::memset(slot.data, 0, slot.bytes);
     if (!entry)
       continue;
-    Error status = isOfOtherRanks(slot, *entry) ? loadMean(file, *entry, slot)
+    uint64_t others = countOtherRanks(slot, *entry);
+    Error status = others ? loadMean(file, *entry, others, slot)
                    : slot.split
                        ? file.readPart(slot.name, *entry, slot.range.first,
                                        slot.range.count, slot.data)
@@ -394,7 +418,7 @@ bool RankState::needsWeights() const {
 
 std::vector<StateTensor> RankState::tensors(bool optimizer) const {
   std::vector<StateTensor> list;
-  for (size_t index : stateSlots()) {
+  for (size_t index : savedSlots()) {
     const Slot &slot = slots[index];
     if (optimizer || isWeight(slot.role))
       list.push_back(

@@ -41,6 +41,8 @@ void storeRandomBits(const ManifestTensor &tensor, char *data, uint64_t seed,
 
 struct Slot : ManifestTensor {
   std::optional<double> defaultValue;
+  /// No file has it.
+  bool isTransient = false;
   /// Slot of the parameter that it starts as a copy of.
   std::optional<size_t> copyOf;
   /// On the host.
@@ -130,6 +132,8 @@ public:
   void copyState(const RankState &other);
   /// Slots of state arguments, each once.
   std::vector<size_t> stateSlots() const;
+  /// Of them, those that files have.
+  std::vector<size_t> savedSlots() const;
 
   /// What a checkpoint holds, or without `optimizer` what a weights file does.
   std::vector<StateTensor> tensors(bool optimizer) const;

@@ -64,7 +64,8 @@ struct SharedTensor {
 };
 
 /// The state of all ranks, each tensor once: by owner and then in the order of
-/// arguments; without `optimizer`, parameters and buffers only. Parts of one
+/// arguments; without `optimizer`, parameters and buffers only. Not what files
+/// never have. Parts of one
 /// tensor follow one another, by rising `first`.
 std::vector<SharedTensor>
 unionOfState(const std::vector<FunctionSet> &functions, bool optimizer);

@@ -1,7 +1,7 @@
 # Gradients sent in 8, 4 and 1 bits with error feedback. Of a loss that is linear in the
 # parameters gradients are known, whatever the parameters are: after any number of steps,
 # what was added to a parameter and what ranks have left over are all of the gradients, for
-# every format, number of ranks and bucket. A run that resumes goes on bit for bit, and a
+# every format, number of ranks and bucket, with ZeRO and in pipelines. A run that resumes goes on bit for bit, and a
 # classifier learns as in f32, which without the feedback it does not.
 #
 # REQUIRES: torch, compiler
@@ -19,7 +19,7 @@ import mpcomm
 import torch
 from torch import nn
 
-SAMPLES, RATE = 4, 0.01
+SAMPLES, RATE, MOMENTUM = 4, 0.01, 0.5
 FOLDER = sys.argv[1]
 
 
@@ -89,6 +89,87 @@ def check_sums():
                     # It is not nothing that was left over.
                     assert rest.abs().max() > 100 * bound or wire in ("i8", "f8E4M3FN"), rest
         print(ranks, "ranks: nothing is lost")
+
+
+# --- ranks that hold parts ---
+
+class Two(nn.Module):
+    """Linear in the parameters of both layers, which two stages can have."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.a = nn.Linear(33, 70)
+        self.b = nn.Linear(33, 70, bias=False)
+
+    def forward(self, x):
+        return self.a(x) + self.b(2 * x)
+
+
+def part_batch(step, rank, parts):
+    return tuple(torch.cat(t) for t in zip(*(linear_batch(parts * step + i, rank)
+                                             for i in range(parts))))
+
+
+def in_parts(mesh, options, steps):
+    torch.set_num_threads(1)
+    net = Two()
+    rule = torch.optim.SGD(net.parameters(), lr=RATE, momentum=MOMENTUM)
+    parts = options.get("micro_batches", 1)
+    program = mpcomm.compile(net, linear_loss, rule, part_batch(0, 0, parts), mesh=mesh,
+                             wire_min_bytes=0, **options)
+    with mpcomm.Session(program) as session:
+        for step in range(steps):
+            session.step(part_batch(step, session.data_rank, parts))
+        session.save(os.path.join(FOLDER, "linear"))
+        buffers = session.optimizer_state_dict()["state"]
+        return session.state_dict(), {name: buffers[i]["momentum_buffer"] for i, (name, _)
+                                      in enumerate(net.named_parameters())}
+
+
+def check_parts():
+    steps = 5
+    for mesh, ranks, data, layout in (
+            ("dp:2", 2, 2, {"zero": 1}), ("dp:3", 3, 3, {"zero": 1, "buckets": "one"}),
+            ("dp:2", 2, 2, {"zero": 1, "micro_batches": 2}), ("dp:3", 3, 3, {"zero": 2}),
+            ("dp:2", 2, 2, {"zero": 3, "buckets": "one"}),
+            ("pp:2,dp:2", 4, 2, {"micro_batches": 2}),
+            ("pp:2,dp:2", 4, 2, {"micro_batches": 2, "zero": 1})):
+        parts = layout.get("micro_batches", 1)
+        gradients = [[], []]
+        for step in range(steps):
+            for rank in range(data):
+                x, t = (v.double() for v in part_batch(step, rank, parts))
+                gradients[0].append(t.T @ x / SAMPLES / data / parts)
+                gradients[1].append(t.sum(0) / SAMPLES / data / parts)
+        weight, bias = (sum(g) for g in gradients)
+        for wire in ("i8", "i1") if ranks == 2 else ("i4",):
+            options = {"wire": wire, "error_feedback": True, **layout}
+            state, buffers = mpcomm.launch(in_parts, np=ranks, args=(mesh, options, steps))[0]
+            left = left_over(data)
+            assert sorted(left) == ["a.bias", "a.weight", "b.weight"], (layout, left.keys())
+            start = Two().state_dict()
+            for name, gradient in (("a.weight", weight), ("a.bias", bias),
+                                   ("b.weight", 2 * weight)):
+                # The sum of what was sent, by the sum of momentum and the last of it.
+                moved = (start[name].double() - state[name].double()) / RATE
+                moved = (1 - MOMENTUM) * moved + MOMENTUM * buffers[name].double()
+                # Sums over micro-batches travel.
+                rest = left[name].reshape(gradient.shape) / parts
+                bound = 2 ** -24 * (steps + 1) * (start[name].abs().max() / RATE
+                                                  + 8 * data * parts * gradient.abs().max() + 8)
+                worst = (moved + rest - gradient).abs().max()
+                assert worst < bound, (mesh, options, name, worst, bound)
+                assert rest.abs().max() > 100 * bound or wire == "i8", (mesh, options, rest)
+        print(mesh, layout, "nothing is lost")
+
+    for layout in ({"zero": 2, "micro_batches": 2}, {"precision": "f16"}):
+        try:
+            in_parts("dp:2", {"wire": "i4", **layout}, 1)
+            raise AssertionError(layout)
+        except mpcomm.CompileError as error:
+            assert "expected zero=0 or 1, or one micro-batch" in str(error) or \
+                "expected no loss scaling" in str(error), error
 
 
 # --- learning ---
@@ -170,6 +251,7 @@ def switching(options, begin):
 
 def main():
     check_sums()
+    check_parts()
     check_learning()
     check_variants()
 

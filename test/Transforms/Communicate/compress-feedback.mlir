@@ -6,7 +6,7 @@
 
 mpcomm.mesh @mesh <["dp" = 2]>
 
-// CHECK: func @train_step(%[[W:[a-z0-9]+]]: tensor<13xf32> {{.*}}, %[[E:[a-z0-9]+]]: tensor<13xf32> {mpcomm.default = 0.000000e+00 : f32, mpcomm.donated = 2 : i64, mpcomm.name = "w.residual", mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.sharding = #mpcomm.sharding<@mesh, [{}], local = ["dp"]>})
+// CHECK: func @train_step(%[[W:[a-z0-9]+]]: tensor<13xf32> {{.*}}, %[[E:[a-z0-9]+]]: tensor<13xf32> {mpcomm.added = "kept", mpcomm.default = 0.000000e+00 : f32, mpcomm.donated = 2 : i64, mpcomm.name = "w.residual", mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.sharding = #mpcomm.sharding<@mesh, [{}], local = ["dp"]>})
 // CHECK: %[[M:.*]] = arith.addf %{{.*}}, %[[E]] : tensor<13xf32>
 // CHECK: mpcomm.reduce sum %{{.*}}, dims = [2] : (tensor<2x1x8xf32>) -> tensor<2x1xf32>
 // CHECK: arith.cmpf olt

@@ -14,7 +14,7 @@ func.func @train_step(
         tensor<8x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "v"},
         tensor<8xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "b"}) {
   // CHECK: func @train_step(%[[W:[a-z0-9]+]]: tensor<64x32xf32>
-  // CHECK-SAME: %[[G:[a-z0-9]+]]: tensor<64x32xf32>, %{{[a-z0-9]+}}: tensor<8x4xf32>, %{{[a-z0-9]+}}: tensor<8xf32>, %[[E:[a-z0-9]+]]: tensor<64x32xf32> {mpcomm.default = 0.000000e+00 : f32, mpcomm.donated = 3 : i64, mpcomm.name = "w.residual", mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.sharding = #mpcomm.sharding<@mesh, [{}, {}], local = ["dp"]>}, %{{[a-z0-9]+}}: tensor<2x32xf32> {{.*}}"w.low_rank"
+  // CHECK-SAME: %[[G:[a-z0-9]+]]: tensor<64x32xf32>, %{{[a-z0-9]+}}: tensor<8x4xf32>, %{{[a-z0-9]+}}: tensor<8xf32>, %[[E:[a-z0-9]+]]: tensor<64x32xf32> {mpcomm.added = "kept", mpcomm.default = 0.000000e+00 : f32, mpcomm.donated = 3 : i64, mpcomm.name = "w.residual", mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.sharding = #mpcomm.sharding<@mesh, [{}, {}], local = ["dp"]>}, %{{[a-z0-9]+}}: tensor<2x32xf32> {{.*}}"w.low_rank"
   // CHECK: %[[M:.*]] = arith.addf %[[G]], %[[E]]
   // CHECK: %[[P:.*]] = mpcomm.dot_general %{{.*}}, %[[M]], contracting_dims = [1] x [1] : (tensor<2x32xf32>, tensor<64x32xf32>) -> tensor<2x64xf32>
   // CHECK: mpcomm.all_reduce(%[[P]]) on @mesh axes ["dp"] mean : tensor<2x64xf32>

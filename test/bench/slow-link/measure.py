@@ -23,7 +23,8 @@ cluster file that `mpcomm-run --calibrate` measures before, on the same ranks, c
 and links, and {ranks} their number. With {cluster}, what `mpcomm-sim` predicts for it
 is shown beside what was measured. Configurations of PyTorch are
 those of test/bench/ddp; `fp16` compares with forms that send 16 bits, `powersgd` with those that keep
-what they lose (`low-rank=`, `wire=i4`), and `fsdp` and `zero3`,
+what they lose (`low-rank=`, `wire=i4`) and with `local-steps=`, whose figures are for one
+local step; and `fsdp` and `zero3`,
 which want PyTorch 2 and DeepSpeed, with forms that have `zero=`.
 
 Needs root, for network namespaces and rate limits (docs/Guides/SlowLinks.md).
@@ -178,8 +179,11 @@ class Bench:
         with open(texts[0]) as text:
             peaks = re.findall(r"peak(?: of rank \d+)? +([\d.]+) MB", text.read())
         timed = rows[WARMUP:]
-        return {"ms": statistics.median(r["ms"] for r in timed),
-                "exposed_ms": statistics.median(r["exposed_ms"] for r in timed),
+        # A step of a form with local steps is as many of others.
+        local = re.search(r"local-steps=(\d+)", self.a.forms[form])
+        batches = int(local[1]) if local else 1
+        return {"ms": statistics.median(r["ms"] for r in timed) / batches,
+                "exposed_ms": statistics.median(r["exposed_ms"] for r in timed) / batches,
                 "loss": [rows[0]["loss"], rows[-1]["loss"]], "peak_mb": max(map(float, peaks))}
 
     def alone(self, model, ranks, steps):
@@ -219,7 +223,8 @@ def compare(title, runs):
 
 def loss_of(name):
     """What a form may lose of gradients: nothing, 16 bits, or more."""
-    if any(word in name for word in ("powersgd", "low-rank", "i8", "i4", "i1", "feedback")):
+    if any(word in name for word in ("powersgd", "low-rank", "i8", "i4", "i1", "feedback",
+                                    "local-steps")):
         return "more"
     return "16 bits" if any(word in name for word in ("16", "f8")) else "nothing"
 

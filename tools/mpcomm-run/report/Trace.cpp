@@ -144,14 +144,25 @@ uint64_t firstOf(const std::vector<TraceEvent> &events) {
   return first;
 }
 
-/// The lines of this rank, with times from `origin` on.
+std::string render(const TraceMark &mark, uint64_t rank, uint64_t origin) {
+  return "{\"ph\":\"i\",\"s\":\"g\",\"name\":" + quoted(mark.text) +
+         ",\"cat\":\"session\",\"pid\":" + std::to_string(rank) +
+         ",\"tid\":0,\"ts\":" +
+         microseconds(mark.at > origin ? mark.at - origin : 0) + "}";
+}
+
+/// The lines of this rank, with times from `origin` on. Rank 0 tells the marks.
 std::vector<std::string> linesOf(const RunSession &session,
                                  const Manifest &manifest,
-                                 const RecordedTrace &trace, uint64_t origin) {
+                                 const RecordedTrace &trace, uint64_t origin,
+                                 const std::vector<TraceMark> &marks) {
   std::vector<std::string> lines =
       describeRank(session.index(), trace.dropped, manifest);
   for (const TraceEvent &event : trace.events)
     lines.push_back(render(event, session.index(), origin));
+  if (session.index() == 0)
+    for (const TraceMark &mark : marks)
+      lines.push_back(render(mark, session.index(), origin));
   return lines;
 }
 
@@ -177,7 +188,8 @@ Expected<RecordedTrace> mpcomm::run::traceOf(const RunSession &session) {
 }
 
 Error mpcomm::run::writeTrace(const std::string &path, const Manifest &manifest,
-                              const RunSession &session) {
+                              const RunSession &session,
+                              const std::vector<TraceMark> &marks) {
   std::optional<TraceFile> file;
   Error mine;
   if (session.index() == 0) {
@@ -194,7 +206,8 @@ Error mpcomm::run::writeTrace(const std::string &path, const Manifest &manifest,
   if (Error error = session.gather(&first, firsts.data(), sizeof(first)))
     return error;
   uint64_t origin = *std::min_element(firsts.begin(), firsts.end());
-  std::vector<std::string> lines = linesOf(session, manifest, *trace, origin);
+  std::vector<std::string> lines =
+      linesOf(session, manifest, *trace, origin, marks);
 
   // Cut between events, so that rank 0 writes whatever arrives.
   size_t next = 0;
@@ -212,14 +225,15 @@ Error mpcomm::run::writeTrace(const std::string &path, const Manifest &manifest,
 
 Error mpcomm::run::writeOwnTrace(const std::string &path,
                                  const Manifest &manifest,
-                                 const RunSession &session) {
+                                 const RunSession &session,
+                                 const std::vector<TraceMark> &marks) {
   Expected<RecordedTrace> trace = traceOf(session);
   if (trace.failed())
     return trace.error();
   TraceFile file(path);
   Error status = file.open();
   for (const std::string &line :
-       linesOf(session, manifest, *trace, firstOf(trace->events)))
+       linesOf(session, manifest, *trace, firstOf(trace->events), marks))
     if (status.ok())
       status = file.add(",\n" + line);
   return status.failed() ? status : file.close();

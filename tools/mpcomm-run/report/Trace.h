@@ -32,18 +32,26 @@ struct RecordedTrace {
   uint64_t dropped = 0;
 };
 
+/// Something that happened to all ranks, by the clock of events.
+struct TraceMark {
+  uint64_t at = 0;
+  std::string text;
+};
+
 /// What the session has recorded.
 Expected<RecordedTrace> traceOf(const RunSession &session);
 
-/// Brings the events of all ranks to rank 0, which writes `path`. All ranks
-/// call it.
+/// Brings the events of all ranks to rank 0, which writes `path` with its
+/// `marks` across all tracks. All ranks call it.
 Error writeTrace(const std::string &path, const Manifest &manifest,
-                 const RunSession &session);
+                 const RunSession &session,
+                 const std::vector<TraceMark> &marks);
 
-/// Writes the events of this rank alone; for a run that has failed, after which
-/// nobody can be asked for theirs.
+/// Writes the events and marks of this rank alone; for a run that has failed,
+/// after which nobody can be asked for theirs.
 Error writeOwnTrace(const std::string &path, const Manifest &manifest,
-                    const RunSession &session);
+                    const RunSession &session,
+                    const std::vector<TraceMark> &marks);
 
 } // namespace mpcomm::run
 

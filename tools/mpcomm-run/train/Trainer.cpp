@@ -165,13 +165,19 @@ Error Trainer::checkStart() {
 }
 
 void Trainer::hear(const mpcomm_event &event) {
-  if (event.kind == MPCOMM_EVENT_WARNING && report)
-    report->note(std::string("warning: ") + event.text);
-  if (event.kind == MPCOMM_EVENT_NETWORK && report)
-    report->note(std::string("network: ") + event.text);
-  if (event.kind == MPCOMM_EVENT_ADAPTED && report)
-    report->note("step " + std::to_string(event.step) +
-                 ", another plan: " + event.text);
+  auto note = [&](const std::string &text) {
+    if (job.outputs.trace)
+      marks.push_back({mprt::nowNanoseconds(), text});
+    if (report)
+      report->note(text);
+  };
+  if (event.kind == MPCOMM_EVENT_WARNING)
+    note(std::string("warning: ") + event.text);
+  if (event.kind == MPCOMM_EVENT_NETWORK)
+    note(std::string("network: ") + event.text);
+  if (event.kind == MPCOMM_EVENT_ADAPTED)
+    note("step " + std::to_string(event.step) +
+         ", another plan: " + event.text);
   if (event.kind == MPCOMM_EVENT_SAVED)
     saved = begun;
 }
@@ -528,7 +534,7 @@ Error Trainer::writeTraces() {
   if (!job.outputs.trace)
     return {};
   Expected<Manifest> plan = planManifest();
-  return plan ? writeTrace(job.options.trace, *plan, session) : plan.error();
+  return plan ? writeTrace(job.options.trace, *plan, session, marks) : plan.error();
 }
 
 Error Trainer::run() {
@@ -572,7 +578,7 @@ Error Trainer::run() {
       // What led there is what the trace was asked for.
       Expected<Manifest> plan = planManifest();
       if (plan && session.index() == 0 && !job.options.trace.empty())
-        (void)writeOwnTrace(job.options.trace, *plan, session);
+        (void)writeOwnTrace(job.options.trace, *plan, session, marks);
       return status;
     }
     if (Error error = finish())

@@ -21,6 +21,7 @@
 #include "launch/TrainingJob.h"
 #include "report/Report.h"
 #include "report/Timeline.h"
+#include "report/Trace.h"
 #include "train/StopVote.h"
 
 #include <memory>
@@ -135,6 +136,8 @@ private:
   std::unique_ptr<std::FILE, Closer> monitor;
   /// When each step ran, where that is asked for.
   std::vector<StepSpan> spans;
+  /// What was said while steps ran, for a trace.
+  std::vector<TraceMark> marks;
 };
 
 } // namespace mpcomm::run

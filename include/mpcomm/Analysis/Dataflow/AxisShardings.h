@@ -11,6 +11,8 @@
 //            local
 //     /     |        \          (of two that differ: local)
 //  split  partial  ...
+//    |      |        |
+//  share    |        |          (of a share and a split: the split)
 //     \     |        /
 //         replicated
 //
@@ -36,6 +38,7 @@ class AxisSharding {
 public:
   enum Kind : uint8_t {
     Replicated, ///< all of them the same
+    Share,      ///< blocks of what they have exchanged, in some arrangement
     Split,      ///< blocks of it, along a dimension
     Partial,    ///< what has yet to be reduced
     Local       ///< values of their own
@@ -43,6 +46,7 @@ public:
 
   AxisSharding() = default;
   static AxisSharding local() { return {Local, 0}; }
+  static AxisSharding share() { return {Share, 0}; }
   static AxisSharding split(int64_t dim) {
     return {Split, static_cast<int32_t>(dim)};
   }
@@ -53,6 +57,8 @@ public:
   Kind getKind() const { return kind; }
   bool isReplicated() const { return kind == Replicated; }
   bool isSplit() const { return kind == Split; }
+  /// Whether ranks hold blocks, of which together there is a whole.
+  bool isOfBlocks() const { return kind == Split || kind == Share; }
   /// The dimension that is split.
   int64_t getDim() const {
     assert(isSplit());
@@ -68,11 +74,14 @@ public:
 
   /// The least that is above both.
   AxisSharding join(AxisSharding other) const {
-    if (*this == other || other.isReplicated())
+    if (*this == other || other.isReplicated() ||
+        (isSplit() && other.kind == Share))
       return *this;
-    return isReplicated() ? other : local();
+    return isReplicated() || (kind == Share && other.isSplit()) ? other
+                                                                : local();
   }
-  /// For people: `replicated`, `split along 0`, `partial sum`, `local`.
+  /// For people: `replicated`, `a share`, `split along dimension 0`, `partial
+  /// sum`, `local`.
   std::string describe() const;
 
 private:
@@ -96,11 +105,16 @@ mlir::FunctionOpInterface getFollowedCallee(mlir::Operation *op);
 /// - collectives over the axis make what they are named for: an all_reduce of
 ///   partial or local values is replicated, as is a broadcast, and an
 ///   all_gather, unless of blocks along another dimension; a reduce_scatter is
-///   split;
+///   split; an all_to_all that puts pieces where they came from makes shares;
+/// - what is computed of shares, and of replicated values whose elements are
+///   equal, by an op with a sharding rule is a share. What is a share of what
+///   is the exchange's to say: it is as good as a split of the right thing;
 /// - results of an op with a sharding rule are what the rule says: of operands
 ///   that are split along dimensions of one factor, split or partial; of
 ///   partial sums in which the op is linear, partial;
 /// - sums of squares of split values are partial;
+/// - results of an update by a rank's own gradients (`mpcomm.local_update`) are
+///   local where an operand is not replicated;
 /// - results of recv, of other collectives over the axis, of ops that depend on
 ///   the rank's coordinate on it, and of ops with unknown effects, or with an
 ///   operand, or a value used in one of their regions, that is not replicated,
@@ -113,7 +127,7 @@ mlir::FunctionOpInterface getFollowedCallee(mlir::Operation *op);
 class AxisShardings {
 public:
   /// The assumption about the gradients of optimizer ops, and about the
-  /// magnitude of mpcomm.update_fp8_scale.
+  /// magnitude of mpcomm.update_fp8_scale, but for updates by a rank's own.
   enum class Gradients {
     AsTheyAre,
     Reduced, ///< replicated, whatever get() returns
@@ -142,7 +156,8 @@ public:
       states.erase(result);
   }
 
-  /// The optimizer ops of the function, in program order.
+  /// The optimizer ops of the function, in program order, but for updates by a
+  /// rank's own gradients.
   llvm::ArrayRef<OptimizerOpInterface> getOptimizers() const {
     return optimizers.getArrayRef();
   }

@@ -92,12 +92,11 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
         if loss is not None or optimizer is not None or inputs is not None or targets is not None:
             raise CompileError("expected a step of JAX alone with `state`: it has its loss and "
                                "its optimizer")
-        workload, kind = workload_of_jax(model, state, example_batch,
-                                         options.get("micro-batches", 1))
+        workload, kind = workload_of_jax(model, state, example_batch, options)
         workload.name = name or getattr(model, "__name__", "step")
     else:
         workload, kind = workload_of(model, loss, optimizer, example_batch, inputs, targets,
-                                     options.get("micro-batches", 1))
+                                     options)
         workload.name = name or type(workload.model).__name__
     imported = translate(workload)
     with temporary_folder() as folder:
@@ -121,7 +120,7 @@ def default_mesh() -> str:
     return "dp:1"
 
 
-def workload_of(model, loss, optimizer, example_batch, inputs, targets, micro_batches):
+def workload_of(model, loss, optimizer, example_batch, inputs, targets, options):
     """The importer's Workload, and what kind of batches it takes. The graph is that of a
     micro-batch."""
     import torch
@@ -131,7 +130,7 @@ def workload_of(model, loss, optimizer, example_batch, inputs, targets, micro_ba
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise CompileError("expected `optimizer` to be a torch.optim.Optimizer, found "
                            f"{type(optimizer).__name__}")
-    kind, dataset, samples = example_of(example_batch, to_torch, micro_batches)
+    kind, dataset, samples = example_of(example_batch, to_torch, options)
     try:
         return tools.importer().Workload(
             model=model, loss=loss, optimizer=optimizer, batch=samples, dataset=dataset,
@@ -140,14 +139,13 @@ def workload_of(model, loss, optimizer, example_batch, inputs, targets, micro_ba
         raise CompileError(str(error)) from None
 
 
-def workload_of_jax(step, state, example_batch, micro_batches):
+def workload_of_jax(step, state, example_batch, options):
     """The same for a step of JAX, which takes batches as the example is."""
     import numpy
     if not callable(step) or example_batch is None:
         raise CompileError("expected a step, step(state, batch), and an example_batch with "
                            "`state`")
-    kind, dataset, samples = example_of(example_batch, lambda _, v: numpy.asarray(v),
-                                        micro_batches)
+    kind, dataset, samples = example_of(example_batch, lambda _, v: numpy.asarray(v), options)
     # What was traced before has no marks of gradients.
     body = step.__wrapped__ if hasattr(step, "lower") else step
     make = {"mapping": dict, "sequence": lambda b: type(example_batch)(b.values()),
@@ -157,8 +155,8 @@ def workload_of_jax(step, state, example_batch, micro_batches):
         dataset=dataset), kind
 
 
-def example_of(batch, convert, micro_batches):
-    """(the kind of a batch, its tensors by name, samples of a micro-batch)."""
+def example_of(batch, convert, options):
+    """(the kind of a batch, its tensors by name, samples of a micro-batch of a local step)."""
     kind, items = names_of_batch(batch)
     dataset = {k: convert(k, v) for k, v in items.items()}
     sizes = {k: len(t) for k, t in dataset.items() if t.ndim}
@@ -171,10 +169,13 @@ def example_of(batch, convert, micro_batches):
         raise CompileError("example_batch: numbers of samples differ: " + ", ".join(
             f"'{k}' has {n}" for k, n in sizes.items()))
     samples = next(iter(sizes.values()))
-    if not isinstance(micro_batches, int) or micro_batches < 1 or samples % micro_batches:
-        raise CompileError(f"example_batch: expected a number of samples that {micro_batches} "
-                           f"micro-batches divide (micro_batches), found {samples}")
-    return kind, dataset, samples // micro_batches
+    for option, what in (("local-steps", "local steps"), ("micro-batches", "micro-batches")):
+        parts = options.get(option, 1)
+        if not isinstance(parts, int) or parts < 1 or samples % parts:
+            raise CompileError(f"example_batch: expected a number of samples that {parts} {what} "
+                               f"divide ({option.replace('-', '_')}), found {samples}")
+        samples //= parts
+    return kind, dataset, samples
 
 
 def selected(selection: Selection, names: List[str]):

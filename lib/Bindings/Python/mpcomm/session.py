@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import time
-from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
+from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple,
                     Union)
 
 from . import library
@@ -25,7 +25,7 @@ from .names import STEP, from_pytorch, listed, to_pytorch
 from .program import Program
 from .pytrees import filled, to_arrays
 from .schedules import Constant, Cosine, LearningRate, Linear, Rates
-from .state import State, TensorInfo, arguments
+from .state import State, TensorInfo, arguments, for_each_rank
 
 
 class StepResult(NamedTuple):
@@ -390,6 +390,7 @@ class Session:
         """Copies of parameters and buffers, for `model.load_state_dict`: tensors of PyTorch
         if this process uses it, else arrays. If the program is a pipeline, all ranks call
         it, and all get everything."""
+        self._settle()
         held = {n: self._state.read(n) for n in self._state.names("parameter", "buffer")}
         names = self.program.model_names
         if names is None:
@@ -416,6 +417,7 @@ class Session:
                     (["the state lacks " + listed(missing)] if missing else []) +
                     (["the program has no " + listed(unknown)] if unknown else [])),
                     code="not_found")
+        self._settle()
         self._state.write(values)
 
     def optimizer_state_dict(self) -> Dict[str, Any]:
@@ -423,7 +425,11 @@ class Session:
         `optimizer.load_state_dict`; needs a program that was compiled from a model, or
         bound to one. As `state_dict` of a pipeline, to be called by all ranks."""
         names = self._optimizer_names()
-        held = {n: self._state.read(n) for n in self._kept("optimizer_state")}
+        self._settle()
+        local = self._declared("local")
+        # Of what each rank has its own, the mean.
+        held = {n: self._state.read(n).mean(0) if n in local else self._state.read(n)
+                for n in self._kept("optimizer_state")}
         trained = self._state.names("parameter") if self._has_history or self._steps else []
         live = self.program.optimizer
         options = live and [{k: v for k, v in g.items() if k != "params"}
@@ -440,6 +446,9 @@ class Session:
             self._handle("manifest", self._describe().current, ctypes.byref(text))
             values = {n: self._state.initial(text.value.decode(), n)
                       for n in self._kept("optimizer_state")}
+        self._settle()
+        for name in self._declared("local") & set(values):
+            values[name] = for_each_rank(self._state.table[name], values[name])
         self._state.write(values)
         self._has_history = bool(state["state"])
         if STEP in values:
@@ -451,14 +460,28 @@ class Session:
                     self.set(name, state["param_groups"][indices[0]]["lr"])
 
     def _kept(self, *roles: str) -> List[str]:
-        """State of these roles that is the model's or the optimizer's: not what ranks have
-        each of their own, left over by the compression of gradients."""
-        own, text = set(), ctypes.c_char_p()
+        """State of these roles that is the model's or the optimizer's, not the compiler's."""
+        added = self._declared("added")
+        return [n for n in self._state.names(*roles) if n not in added]
+
+    def _settle(self) -> None:
+        """Makes the updates that a step has left for the next one (`defer_bytes`): then all
+        ranks have to call what reads or writes state."""
+        text = ctypes.c_char_p()
+        self._handle("manifest", self._describe().current, ctypes.byref(text))
+        functions = json.loads((text.value or b"").decode())["functions"]
+        if any(f["name"] == "apply_pending" for f in functions):
+            self._handle("evaluate", b"apply_pending", None, 0, None)
+
+    def _declared(self, what: str) -> Set[str]:
+        """Names of state that the manifests say is `added` by the compiler, or `local`: of
+        which each rank has its own."""
+        found, text = set(), ctypes.c_char_p()
         for number in range(int(self._describe().programs)):
             self._handle("manifest", number, ctypes.byref(text))
-            own |= {a["name"] for f in json.loads((text.value or b"").decode())["functions"]
-                    for a in f["arguments"] if a.get("sharding", {}).get("local")}
-        return [n for n in self._state.names(*roles) if n not in own]
+            found |= {a["name"] for f in json.loads((text.value or b"").decode())["functions"]
+                      for a in f["arguments"] if {**a, **a.get("sharding", {})}.get(what)}
+        return found
 
     def _optimizer_names(self):
         if self.program.optimizer_names is None:
@@ -470,6 +493,7 @@ class Session:
         """The state of a step of JAX as it is now, in the structure of `like`, which is the
         state that was compiled or one like it. Of a pipeline, to be called by all ranks."""
         kept = self._kept("parameter", "optimizer_state", "buffer")
+        self._settle()
         values = {n: self._state.read(n) for n in kept}
         number = ctypes.c_double()
         for name in self._hyperparameters():
@@ -485,6 +509,7 @@ class Session:
                    if n not in arrays]
         if missing:
             raise Error("the tree has no " + listed(missing), code="not_found")
+        self._settle()
         self._state.write({n: a for n, a in arrays.items() if n in self._state.table})
         for name in self._hyperparameters():
             if name in arrays:

@@ -99,6 +99,14 @@ def finished(info: TensorInfo, value: Any) -> Any:
     return value
 
 
+def for_each_rank(info: TensorInfo, value: Any) -> Any:
+    """A value for a tensor of which each rank has its own: that for all of them."""
+    if tuple(numpy.shape(value)) == tuple(info.shape):
+        return value
+    expand = getattr(value, "expand", None)
+    return expand(info.shape) if expand else numpy.broadcast_to(value, info.shape)
+
+
 class State:
     """The tensors of state that the programs of a session have, on any rank."""
 

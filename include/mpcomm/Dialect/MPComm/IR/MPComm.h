@@ -45,6 +45,12 @@ inline constexpr llvm::StringLiteral kNameAttr = "mpcomm.name";
 inline constexpr llvm::StringLiteral kDonatedAttr = "mpcomm.donated";
 inline constexpr llvm::StringLiteral kDefaultAttr = "mpcomm.default";
 inline constexpr llvm::StringLiteral kCopyOfAttr = "mpcomm.copy_of";
+/// Of state that the compiler added to a step, neither the model's nor its
+/// optimizer's: whether checkpoints have it ("kept"), or only the next step of
+/// the same program needs it ("transient").
+inline constexpr llvm::StringLiteral kAddedAttr = "mpcomm.added";
+inline constexpr llvm::StringLiteral kKeptState = "kept";
+inline constexpr llvm::StringLiteral kTransientState = "transient";
 inline constexpr llvm::StringLiteral kRangeAttr = "mpcomm.range";
 inline constexpr llvm::StringLiteral kTargetsAttr = "mpcomm.targets";
 inline constexpr llvm::StringLiteral kShardingAttr = "mpcomm.sharding";
@@ -52,6 +58,9 @@ inline constexpr llvm::StringLiteral kGlobalTypeAttr = "mpcomm.global_type";
 inline constexpr llvm::StringLiteral kStageAttr = "mpcomm.stage";
 inline constexpr llvm::StringLiteral kFingerprintsAttr = "mpcomm.fingerprints";
 inline constexpr llvm::StringLiteral kTagAttr = "mpcomm.tag";
+/// Unit attribute of an update that a rank makes by its own gradients, between
+/// two meetings of the ranks.
+inline constexpr llvm::StringLiteral kLocalUpdateAttr = "mpcomm.local_update";
 
 namespace detail {
 

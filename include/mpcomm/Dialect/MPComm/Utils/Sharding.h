@@ -45,6 +45,11 @@ ShardingAttr getArgumentSharding(mlir::FunctionOpInterface function,
 ShardingAttr getResultSharding(mlir::FunctionOpInterface function,
                                unsigned index);
 
+/// Of a tensor of `rank` dimensions of which ranks along `axes`, names of axes
+/// of `mesh`, have values of their own.
+ShardingAttr getLocalSharding(mlir::FlatSymbolRefAttr mesh,
+                              mlir::ArrayAttr axes, int64_t rank);
+
 /// What `op` reshards its operand to; null where it is no mpcomm.reshard.
 ShardingAttr getReshardTarget(mlir::Operation *op);
 

@@ -281,6 +281,11 @@ MeshChoice mpcomm::chooseMesh(ArrayRef<ModuleOp> graphs,
       return choice;
     }
   }
+  if (options.localSteps != 1) {
+    choice.error = "cannot choose a mesh for local-steps, which only meshes of "
+                   "dp alone have: expected local-steps=1";
+    return choice;
+  }
   choice.samples = options.globalBatch;
   if (choice.samples == 0) {
     if (options.microBatches > INT64_MAX / ranks / samples.front()) {

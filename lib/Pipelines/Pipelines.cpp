@@ -130,8 +130,9 @@ static std::string checkCompression(const CompileOptions &options) {
   if (options.lowRank && options.zero != "0")
     return with + ": expected zero=0, where ranks have whole gradients";
   if (options.getZeroLevel() > 1 && options.microBatches > 1)
-    return with + ": expected zero=0 or 1, or one micro-batch, for ranks reduce "
-                  "the gradients of each";
+    return with +
+           ": expected zero=0 or 1, or one micro-batch, for ranks reduce "
+           "the gradients of each";
   if (options.lowRank && options.averaging == Averaging::Before)
     return with + ": expected average=after";
   if (options.lowRank && isPipeline(options))
@@ -152,9 +153,9 @@ static std::string checkLocalSteps(const CompileOptions &options) {
                ? "outer-lr and outer-momentum: expected local-steps of 2 or "
                  "more"
                : "";
-  if (!(options.outerLR > 0) ||
+  if (!(static_cast<float>(options.outerLR) > 0) ||
       options.outerLR > std::numeric_limits<float>::max())
-    return "outer-lr: expected a positive number";
+    return "outer-lr: expected a positive number, in f32";
   if (!(options.outerMomentum >= 0) || options.outerMomentum >= 1)
     return "outer-momentum: expected at least 0 and less than 1";
   std::string with = "local-steps=" + std::to_string(options.localSteps);
@@ -163,10 +164,14 @@ static std::string checkLocalSteps(const CompileOptions &options) {
   if (isPipeline(options))
     return with + ": expected a mesh without stages";
   if (options.batchNorm == BatchNormStatistics::Sync)
-    return with + ": expected batch-norm=local, for ranks do not meet in a step";
+    return with +
+           ": expected batch-norm=local, for ranks do not meet in a step";
   if (hasLossScale(options))
     return with + ": expected no loss scaling, for ranks that overflow alone "
                   "would no longer have one scale";
+  if (options.checkGradients)
+    return with + ": expected no check-gradients, of which there is one for a "
+                  "step";
   return "";
 }
 

@@ -560,6 +560,12 @@ std::string_view mprt::nameOf(Role role) {
   return roleNames[static_cast<size_t>(role)];
 }
 
+bool ManifestFunction::isApplyPending() const {
+  return name == applyPending &&
+         std::any_of(arguments.begin(), arguments.end(),
+                     [](const ManifestArgument &a) { return a.isTransient; });
+}
+
 int64_t ManifestFunction::batchSize() const {
   for (const ManifestArgument &argument : arguments)
     if (argument.role == Role::Batch)

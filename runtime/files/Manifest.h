@@ -150,6 +150,11 @@ struct ManifestFunction {
   uint64_t computeCalls = 0;
   std::vector<ManifestPass> passes;
 
+  /// The name of the function that makes the updates which a step has left for
+  /// the next one, and whether this is it.
+  static constexpr const char *applyPending = "apply_pending";
+  bool isApplyPending() const;
+
   /// Leading dimension of the batch arguments: samples of one rank in one
   /// call. Zero where the function takes no batch.
   int64_t batchSize() const;

@@ -38,6 +38,7 @@ struct OpenProgram {
   FunctionSet functions;
   static Expected<OpenProgram> open(const std::string &path);
   /// A variant of the program, with the same functions selected.
+  void addPending();
   OpenProgram variant(size_t index) const;
   bool calls(const std::string &function) const;
   Error select(std::span<const char *const> names);
@@ -135,6 +136,8 @@ private:
     /// Where this rank has it.
     std::optional<size_t> slot;
     bool isUpdated = false;
+    /// Each rank has its own.
+    bool isOwn = false;
     /// Something has given it a value, or it needs none.
     bool hasValue = false;
   };

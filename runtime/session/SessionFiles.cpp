@@ -205,6 +205,12 @@ Error Session::save(const std::string &path,
       }))
     return error;
   request.metadata = added.take();
+  std::string local;
+  for (const TableEntry &entry : table)
+    if (!options.weights_only && entry.isOwn)
+      local += (local.empty() ? "" : "\n") + entry.shared.name;
+  if (!local.empty())
+    request.metadata[localKey] = local;
   uint64_t begin = nowNanoseconds();
   if (Error error = onDevice->fetchState())
     return callFailed(error);
@@ -289,6 +295,10 @@ Error Session::useFile(const std::string &path, bool complete,
     return error;
   for (const std::string &difference : differences)
     emit(MPCOMM_EVENT_WARNING, path + ": this program has " + difference);
+  // A file of weights leaves the optimizer's state as it is.
+  if (!complete)
+    if (Error error = applyPending())
+      return error;
   hasPending = false;
   if (Error error = agree(state->load(*file))) {
     giveUp(error);

@@ -42,12 +42,24 @@ OpenProgram OpenProgram::variant(size_t index) const {
   for (const std::string &name : functions.names)
     if (!other.functions.manifest->findAll(name).empty())
       other.functions.names.push_back(name);
+  other.addPending();
   return other;
 }
 
 bool OpenProgram::calls(const std::string &name) const {
   const std::vector<std::string> &names = functions.names;
   return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// Steps that leave updates to the next are nothing without the function that
+/// makes them.
+void OpenProgram::addPending() {
+  bool isThere = false;
+  for (const ManifestFunction *function :
+       functions.manifest->findAll(ManifestFunction::applyPending))
+    isThere |= function->isApplyPending();
+  if (isThere && calls("train_step") && !calls(ManifestFunction::applyPending))
+    functions.names.push_back(ManifestFunction::applyPending);
 }
 
 Error OpenProgram::select(std::span<const char *const> names) {
@@ -62,6 +74,7 @@ Error OpenProgram::select(std::span<const char *const> names) {
       chosen.emplace_back(name);
   }
   functions.names = std::move(chosen);
+  addPending();
   return {};
 }
 

@@ -31,7 +31,7 @@ void Session::fillTable(const std::vector<TableEntry> &before) {
     if (entry.slot && entry.hasValue)
       known.insert(entry.shared.name);
   std::map<std::string, Role> roles;
-  std::set<std::string> updated;
+  std::set<std::string> updated, own;
   std::vector<FunctionSet> functions;
   for (const LoadedProgram &loaded : programs) {
     functions.push_back(loaded.functions);
@@ -41,6 +41,8 @@ void Session::fillTable(const std::vector<TableEntry> &before) {
         roles[argument.name] = argument.role;
         if (argument.updated)
           updated.insert(argument.name);
+        if (argument.split && argument.split->isLocal)
+          own.insert(argument.name);
       }
   }
   std::map<std::string, size_t> slots;
@@ -65,6 +67,7 @@ void Session::fillTable(const std::vector<TableEntry> &before) {
     const std::string &name = entry.shared.name;
     entry.role = roles[name];
     entry.isUpdated = updated.count(name);
+    entry.isOwn = own.count(name);
     if (auto slot = slots.find(name); slot != slots.end())
       entry.slot = slot->second;
     entry.hasValue =

@@ -21,9 +21,6 @@
 
 using namespace mprt;
 
-/// The function that makes the updates that a step has left for the next.
-static constexpr const char *kApplyPending = "apply_pending";
-
 /// The arrays of a batch by the arguments that they are for.
 static Expected<std::vector<const mpcomm_array *>>
 matchBatch(const ManifestFunction &function,
@@ -139,7 +136,7 @@ void Session::fill(const StepOutcome &outcome, mpcomm_result &result) {
 Error Session::applyPending() {
   if (!hasPending)
     return {};
-  const ManifestFunction *function = find(kApplyPending);
+  const ManifestFunction *function = find(ManifestFunction::applyPending);
   watch(*function, /*isTraining=*/false);
   Binding &binding = state->bindingOf(*function);
   if (Error error = stepper->call(binding, binding.pointers))
@@ -193,7 +190,8 @@ Error Session::step(std::span<const mpcomm_array> batch, bool isFed,
   if (Error error = stepper->call(binding, pointers))
     return callFailed(error);
   lastCalled = function;
-  hasPending = find(kApplyPending) != nullptr;
+  const ManifestFunction *pending = find(ManifestFunction::applyPending);
+  hasPending = pending && pending->isApplyPending();
   fedStep.reset();
   if (!next.empty()) {
     // It travels while the device is busy with this one.
@@ -232,9 +230,10 @@ Error Session::evaluate(const std::string &name,
     return error;
   if (Error error = applyPending())
     return error;
-  if (name == kApplyPending)
-    return {};
   const ManifestFunction *function = find(name);
+  if (name == ManifestFunction::applyPending &&
+      (!function || function->isApplyPending()))
+    return {};
   if (!function)
     return makeError(MPRT_NOT_FOUND, "rank ", index(), " runs no function '",
                      printable(name), "'");

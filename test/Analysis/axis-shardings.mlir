@@ -31,7 +31,7 @@ func.func @collectives(%p: tensor<4xf32>, %b: tensor<4xf32> {mpcomm.role = #mpco
   %3 = mpcomm.collective_broadcast(%b) on @mesh axes ["dp"] root = 0 : tensor<4xf32>
   // expected-remark@+1 {{is split along dimension 0, from 'mpcomm.reduce_scatter'}}
   %4 = mpcomm.reduce_scatter(%p) on @mesh axes ["dp"] sum dims = [0] : (tensor<4xf32>) -> tensor<2xf32>
-  // expected-remark@+1 {{is a share, from 'mpcomm.all_to_all'}}
+  // expected-remark@+1 {{is exchanged along dimension 0, from 'mpcomm.all_to_all'}}
   %5 = mpcomm.all_to_all(%p) on @mesh axes ["dp"] split_dims = [0] concat_dims = [0] : (tensor<4xf32>) -> tensor<4xf32>
   // expected-remark@+1 {{is local, from argument #1}}
   %6 = mpcomm.all_reduce(%b) on @mesh axes ["tp"] mean : tensor<4xf32>

@@ -206,10 +206,9 @@ LogicalResult MPCommDialect::verifyOperationAttribute(Operation *op,
   if (attr.getName() == kLocalUpdateAttr) {
     if (!isa<UnitAttr>(attr.getValue()) ||
         !isa<OptimizerOpInterface, UpdateFp8ScaleOp>(op))
-      return op->emitOpError()
-             << "expects '" << kLocalUpdateAttr
-             << "' to be a unit attribute of an update, got "
-             << attr.getValue();
+      return op->emitOpError() << "expects '" << kLocalUpdateAttr
+                               << "' to be a unit attribute of an update, got "
+                               << attr.getValue();
     return success();
   }
   if (attr.getName() != getClusterAttrName())

@@ -152,9 +152,9 @@ LogicalResult MPCommDialect::verifyRegionArgAttribute(Operation *op, unsigned,
   if (attr.getName() == kAddedAttr) {
     auto text = dyn_cast<StringAttr>(attr.getValue());
     if (!text || (text != kKeptState && text != kTransientState))
-      return op->emitOpError() << "expects '" << kAddedAttr << "' of " << what()
-                               << " to be \"" << kKeptState << "\" or \""
-                               << kTransientState << "\"";
+      return op->emitOpError()
+             << "expects '" << kAddedAttr << "' of " << what() << " to be \""
+             << kKeptState << "\" or \"" << kTransientState << "\"";
     return success();
   }
   if (attr.getName() == kRangeAttr) {

@@ -36,6 +36,8 @@ def MPComm_Dialect : Dialect {
       parameter, converted to the element type of the state;
     - `mpcomm.range = array<i64: lo, hi>`: values of an integer batch argument
       lie in [lo, hi);
+    - `mpcomm.added`: the compiler added this state: `"kept"` in checkpoints, or
+      `"transient"`, for the next step of the same program alone;
     - `mpcomm.targets`: the batch argument that holds the labels of this output;
     - `mpcomm.sharding`: what a rank holds of it (`#mpcomm.sharding<…>`);
     - `mpcomm.global_type`: the type of the whole, where the function's is that
@@ -44,6 +46,7 @@ def MPComm_Dialect : Dialect {
     Attributes of ops:
     - `mpcomm.stage = N`: the pipeline stage of the op, or the stage required by
       the user. Stages are numbered along the forward pass;
+    - `mpcomm.local_update`, on an update: it takes the rank's own gradient;
     - `mpcomm.tag = "F0.1"`, on a collective: identifies the data that it
       carries. Collectives of one group and channel that meet have the same tag,
       or none.

@@ -320,7 +320,9 @@ def CompressCollectivesPass
     and an all_gather of the encoded sum. It has the volume of a ring and two
     roundings for any number of ranks, whereas a ring that keeps partial sums in
     the wire type rounds once per rank. Operands are concatenated and padded to
-    whole blocks.
+    whole blocks. With a `type`, a reduce_scatter of rows becomes the all_to_all
+    and the sum: one rounding. What rank r gets of all operands then lies side by
+    side, and is padded.
 
     `type` is how elements travel: `f16` and `bf16` by a cast; `i8`, `f8E4M3FN`
     and `f8E5M2` with one f32 scale per `block` elements, the largest magnitude
@@ -337,17 +339,17 @@ def CompressCollectivesPass
     decides instead if it is given.
 
     With `error-feedback`, what is lost of a gradient is added to that of the
-    next step: state `NAME.residual` of its shape, `local` to each rank, which
-    begins as zeros. It is what the rank's own encoding has lost, and for its
+    next step: state `NAME.residual` of the shape of the whole parameter, `local`
+    to each rank, which begins as zeros. It is what the rank's own encoding has lost, and for its
     shard also what the encoding of the sum has lost (Tang et al., "1-bit
     Adam", ICML 2021, keep both). It belongs to parameters, whatever buckets
     there are.
 
     Assumes: synchronous collectives; run it after `mpcomm-combine-collectives`.
 
-    Guarantees: all ranks get the same bits. With i8, the error of an element of
-    a sum is at most half of the sum of the ranks' scales of its block plus half
-    of the scale of the sum. A block with an element that is not finite becomes
+    Guarantees: of an all_reduce all ranks get the same bits. With i8, the error of an element of
+    a sum is at most half of the sum of the ranks' scales of its block, plus half
+    of the scale of the sum where that is encoded. A block with an element that is not finite becomes
     NaN. Linear in the number of ops.
 
     Numerics: lossy; with an empty `type` as the op specifies.
@@ -609,12 +611,12 @@ def LowRankGradientsPass
 
 def DeferReductionsPass
     : Pass<"mpcomm-defer-reductions", "::mlir::ModuleOp"> {
-  let summary = "Leaves reductions of gradients to the begin of the next step";
+  let summary = "Leaves reductions of gradients to the start of the next step";
   let description = [{
     A gradient has to be reduced where the next step first reads its parameter.
     `@train_step` keeps gradients that it would reduce when its computation is
     over as state, `NAME.pending`, f32, of which each rank has its own. It
-    begins with the reductions and the updates that the step before has left, in
+    starts with the reductions and the updates that the step before has left, in
     the order in which parameters are read; `pending` tells whether one has, and
     scalars that updates go by (learning rates, counts of steps) are kept as
     `pending.K`. `@apply_pending` does the same without a step, for those who
@@ -623,8 +625,9 @@ def DeferReductionsPass
     Deferred is what shortens the step most by a model with one link and one
     order of compute (Scheduling/Deferral/Deferral.h), or with `max-bytes` what
     is read first. A reduction can be deferred if one optimizer op takes its
-    result, maybe scaled or cast: not if a factor depends on all gradients (clip
-    norm, loss scaling).
+    result, maybe scaled or cast, and all that it computes is state: not if a
+    factor depends on all gradients (clip norm, loss scaling), nor if there is a
+    copy of the parameter in another type.
 
     Assumes: Form 3, with reductions that are not merged.
 

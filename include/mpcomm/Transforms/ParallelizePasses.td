@@ -234,8 +234,9 @@ def LocalStepsPass : Pass<"mpcomm-local-steps", "::mlir::ModuleOp"> {
     `.outer_momentum`, which begins as zeros.
 
     The loss is the mean over the steps. Step i takes an argument of role `rng`
-    that is no state with i added to its last word. Hyperparameters are those of
-    all steps.
+    that is no state with i times 2^20 added to its last word: micro-batches add
+    less. Copies of parameters in other types (`mpcomm.copy_of`) are those of
+    the outer optimizer's. Hyperparameters are those of all steps.
 
     Assumes: Form 1; no loss scaling.
 

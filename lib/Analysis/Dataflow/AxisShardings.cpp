@@ -33,6 +33,8 @@ std::string AxisSharding::describe() const {
   switch (kind) {
   case Replicated:
     return "replicated";
+  case Exchanged:
+    return "exchanged along dimension " + std::to_string(detail);
   case Share:
     return "a share";
   case Split:
@@ -198,7 +200,7 @@ bool AxisShardings::visitCollective(CollectiveOpInterface op) {
          llvm::zip(exchange.getOutputs(), exchange.getSplitDims(),
                    exchange.getConcatDims()))
       changed |= mark(result, isWhole && split == concat
-                                  ? AxisSharding::share()
+                                  ? AxisSharding::exchanged(split)
                                   : AxisSharding::local());
     return changed;
   }
@@ -264,8 +266,37 @@ static bool isLinearIn(const ShardingRule &rule, Operation *op,
   });
 }
 
+/// The same where operands are what ranks have exchanged, or replicated.
+bool AxisShardings::visitExchanged(Operation *op, const ShardingRule &rule) {
+  const ShardingFactor *factor = nullptr;
+  for (OpOperand &operand : op->getOpOperands()) {
+    AxisSharding held = get(operand.get());
+    if (held.isReplicated() && isUniform(operand.get()))
+      continue;
+    const ShardingFactor *own =
+        held.getKind() == AxisSharding::Exchanged
+            ? rule.findOfOperand(operand.getOperandNumber(), held.getDim())
+            : nullptr;
+    if (!own || (factor && own != factor))
+      return markResults(op);
+    factor = own;
+  }
+  bool changed = false;
+  for (auto [result, dim] : llvm::zip(op->getResults(), factor->results))
+    changed |= mark(result, dim >= 0 ? AxisSharding::exchanged(dim)
+                            : dim == ShardingFactor::kNone &&
+                                    factor->reduction == Reduction::Sum
+                                ? AxisSharding::share()
+                                : AxisSharding::local());
+  return changed;
+}
+
 /// The results of `op` by its rule.
 bool AxisShardings::visitByRule(Operation *op, const ShardingRule &rule) {
+  if (llvm::any_of(op->getOperands(), [&](Value operand) {
+        return get(operand).getKind() == AxisSharding::Exchanged;
+      }))
+    return visitExchanged(op, rule);
   AxisSharding all;
   const ShardingFactor *factor = nullptr;
   bool fits = true, hasShares = false;
@@ -301,6 +332,10 @@ bool AxisShardings::visitByRule(Operation *op, const ShardingRule &rule) {
     for (auto [operand, dim] : llvm::zip(op->getOperands(), factor->operands))
       if (dim >= 0 && !varies(operand) && !isUniformAlong(operand, dim))
         return markResults(op);
+    // Of a share it is not known which factor it lacks.
+    if (hasShares &&
+        llvm::any_of(factor->results, [](int64_t dim) { return dim < 0; }))
+      return markResults(op);
     for (auto [result, dim] : llvm::zip(op->getResults(), factor->results))
       changed |=
           mark(result, dim >= 0 ? AxisSharding::split(dim)

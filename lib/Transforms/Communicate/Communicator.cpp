@@ -135,7 +135,8 @@ static bool isPartOfState(Value value) {
 }
 
 bool mpcomm::gathersState(BucketableOpInterface op) {
-  return isa<AllGatherOp>(op.getOperation()) && llvm::all_of(op->getOperands(), isPartOfState);
+  return isa<AllGatherOp>(op.getOperation()) &&
+         llvm::all_of(op->getOperands(), isPartOfState);
 }
 
 int mpcomm::getGatherBefore(ArrayRef<int64_t> bytes, int64_t largest) {

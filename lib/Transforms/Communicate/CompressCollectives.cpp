@@ -57,8 +57,7 @@ private:
   Encoded gather(OpBuilder &builder, AllReduceOp op, int64_t ranks,
                  const Encoded &mine) const;
   void handOut(OpBuilder &builder, AllReduceOp op, Value row) const;
-  FailureOr<SmallVector<BlockArgument>>
-  addResiduals(CollectiveOpInterface op);
+  FailureOr<SmallVector<BlockArgument>> addResiduals(CollectiveOpInterface op);
   void setLost(BlockArgument residual, Value lost);
   void keepLost(OpBuilder &builder, Value lost,
                 ArrayRef<BlockArgument> residuals, ValueRange inputs);
@@ -113,9 +112,10 @@ bool CompressCollectives::isWorthwhile(CollectiveOpInterface op,
   if (failed(shape) || failed(plain))
     return true;
   // Each operand is laid in the row, and its result taken out.
-  double seconds = getCompressedCost(*model, *shape, {wire, block}, op).at(bytes) +
-                   2 * static_cast<double>(op->getNumOperands()) *
-                       model->getCluster().device.launch;
+  double seconds =
+      getCompressedCost(*model, *shape, {wire, block}, op).at(bytes) +
+      2 * static_cast<double>(op->getNumOperands()) *
+          model->getCluster().device.launch;
   if (seconds < plain->at(bytes))
     return true;
   remark::missed(op.getLoc(), remarkNamed(op, "NotCompressed"))
@@ -180,8 +180,7 @@ Value CompressCollectives::layOutShares(
             ValueRange{left, fill(count - own)}, /*dim=*/0);
       wide = arith::AddFOp::create(builder, loc, wide, left);
     }
-    columns.push_back(
-        reshapeTo(builder, loc, wide, {ranks, count / ranks}));
+    columns.push_back(reshapeTo(builder, loc, wide, {ranks, count / ranks}));
     elements += count / ranks;
   }
   if (padded > elements)
@@ -224,9 +223,9 @@ Value CompressCollectives::sumShares(OpBuilder &builder,
     return sum;
   Value share = arith::ConstantOp::create(
       builder, loc,
-      DenseElementsAttr::get(shareType,
-                             builder.getF32FloatAttr(static_cast<float>(
-                                 1 / static_cast<double>(ranks)))));
+      DenseElementsAttr::get(
+          shareType, builder.getF32FloatAttr(
+                         static_cast<float>(1 / static_cast<double>(ranks)))));
   return arith::MulFOp::create(builder, loc, sum, share);
 }
 
@@ -423,9 +422,9 @@ LogicalResult CompressCollectives::rewrite(ReduceScatterOp op,
     return failure();
   int64_t blocks = llvm::divideCeil(elements, block);
   int64_t padded = blocks * block;
-  Value shares = reshapeTo(
-      builder, loc, layOutShares(builder, op, ranks, padded, *residuals),
-      {ranks, blocks, block});
+  Value shares = reshapeTo(builder, loc,
+                           layOutShares(builder, op, ranks, padded, *residuals),
+                           {ranks, blocks, block});
   Encoded mine = wire.encode(builder, loc, shares);
   Encoded received = exchange(builder, op, mine);
   if (Operation *late = getLatePlace(op))

@@ -19,8 +19,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Communicate/Communicator.h"
-#include "mpcomm/Scheduling/Deferral/Deferral.h"
 #include "Communicate/GradientState.h"
 #include "Communicate/Model.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -29,6 +27,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Scheduling/Deferral/Deferral.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -56,7 +55,7 @@ struct Deferrable {
   AllReduceOp reduce;
   SmallVector<Operation *> chain; // of its result alone, in the block's order
   OptimizerOpInterface update;
-  SmallVector<Updated> states; // the first is the parameter
+  SmallVector<Updated> states;       // the first is the parameter
   llvm::SmallSetVector<Value, 2> scalars;
 };
 
@@ -86,13 +85,13 @@ private:
 
 } // namespace
 
-/// Whether `value` is computed of constants alone.
+/// Whether `value` is a constant, or one in another shape or type.
 static bool isOfConstants(Value value) {
   Operation *def = value.getDefiningOp();
-  return def && (matchPattern(def, m_Constant()) ||
-                 (isMemoryEffectFree(def) && def->getNumRegions() == 0 &&
-                  !isa<RankDependentOpInterface>(def) &&
-                  llvm::all_of(def->getOperands(), isOfConstants)));
+  while (def && def->getNumOperands() == 1 && def->getNumRegions() == 0 &&
+         isMemoryEffectFree(def) && !isa<RankDependentOpInterface>(def))
+    def = def->getOperand(0).getDefiningOp();
+  return def && matchPattern(def, m_Constant());
 }
 
 /// The clone of an op of constants, with all that it is computed of.
@@ -112,6 +111,14 @@ static bool isFloatScalar(Value value) {
   return type && type.getRank() == 0 && type.getElementType().isF32();
 }
 
+/// The argument whose place result `number` of the step takes.
+static BlockArgument getReplaced(func::FuncOp step, unsigned number) {
+  for (BlockArgument argument : step.getArguments())
+    if (getDonation(step, argument.getArgNumber()) == int64_t(number))
+      return argument;
+  return {};
+}
+
 /// The state that the update computes: each result takes the place of an
 /// argument that the update reads, and nothing else reads it.
 bool DeferReductions::findStates(Deferrable &found) {
@@ -120,22 +127,19 @@ bool DeferReductions::findStates(Deferrable &found) {
     if (!result.hasOneUse() || *result.getUsers().begin() != exit)
       return false;
     unsigned number = result.use_begin()->getOperandNumber();
-    auto *before = llvm::find_if(body->getArguments(), [&](BlockArgument a) {
-      return getDonation(step, a.getArgNumber()) == int64_t(number);
-    });
-    if (before == body->getArguments().end() ||
-        before->getType() != result.getType() ||
-        !llvm::is_contained(found.update->getOperands(), *before))
+    BlockArgument before = getReplaced(step, number);
+    if (!before || before.getType() != result.getType() ||
+        !llvm::is_contained(found.update->getOperands(), Value(before)))
       return false;
-    found.states.push_back({*before, result, number});
+    found.states.push_back({before, result, number});
   }
   return !found.states.empty();
 }
 
 std::optional<Deferrable> DeferReductions::find(AllReduceOp op) {
   auto type = dyn_cast<RankedTensorType>(op.getInputs().front().getType());
-  bool isSum =
-      op.getReduction() == Reduction::Mean || op.getReduction() == Reduction::Sum;
+  bool isSum = op.getReduction() == Reduction::Mean ||
+               op.getReduction() == Reduction::Sum;
   if (!isSum || op.getInputs().size() != 1 || !type ||
       !isa<FloatType>(type.getElementType()) ||
       type.getElementTypeBitWidth() > 32 ||
@@ -163,9 +167,8 @@ std::optional<Deferrable> DeferReductions::find(AllReduceOp op) {
   if (!found.update || found.update->getBlock() != body || !findStates(found))
     return std::nullopt;
   found.chain = chain.takeVector();
-  llvm::sort(found.chain, [](Operation *a, Operation *b) {
-    return a->isBeforeInBlock(b);
-  });
+  llvm::sort(found.chain,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   llvm::SmallDenseSet<Value> known;
   known.insert(op.getOutputs().front());
   for (const Updated &state : found.states)
@@ -188,7 +191,8 @@ std::optional<Deferrable> DeferReductions::find(AllReduceOp op) {
 /// Keeps of `found` those that are to be deferred, in the order in which
 /// parameters are read.
 LogicalResult DeferReductions::choose(SmallVectorImpl<Deferrable> &found) {
-  FailureOr<CostModel> model = getCostModel(getOperation(), cluster, profileFile);
+  FailureOr<CostModel> model =
+      getCostModel(getOperation(), cluster, profileFile);
   if (failed(model))
     return failure();
   std::string why;
@@ -213,23 +217,24 @@ LogicalResult DeferReductions::choose(SmallVectorImpl<Deferrable> &found) {
   for (Deferrable &each : found) {
     DeferralItem &item = items.emplace_back();
     item.bytes = CostModel::getWireBytes(each.reduce);
-    item.seconds = total ? seconds * static_cast<double>(item.bytes) / total : 0;
+    item.seconds =
+        total ? seconds * static_cast<double>(item.bytes) / total : 0;
     Operation *made = each.reduce.getInputs().front().getDefiningOp();
     item.ready = made ? until.lookup(made) : 0;
     item.needed = clock;
-    for (Operation *user : each.states.front().before.getUsers())
-      if (Operation *reader = body->findAncestorOpInBlock(*user);
-          reader && reader != each.update)
-        item.needed = std::min(item.needed,
-                               until.lookup(reader) -
-                                   stepModel->getSeconds(reader));
+    for (const Updated &state : each.states)
+      for (Operation *user : state.before.getUsers())
+        if (Operation *reader = body->findAncestorOpInBlock(*user);
+            reader && reader != each.update)
+          item.needed =
+              std::min(item.needed,
+                       until.lookup(reader) - stepModel->getSeconds(reader));
   }
-  DeferralChoice choice =
-      maxBytes < 0 ? chooseDeferral(items, clock)
-                   : takeDeferral(items, clock, maxBytes);
+  DeferralChoice choice = maxBytes < 0 ? chooseDeferral(items, clock)
+                                       : takeDeferral(items, clock, maxBytes);
   before = choice.before;
   after = choice.after;
-  SmallVector<Deferrable> chosen;
+  SmallVector<Deferrable, 0> chosen;
   for (size_t index : choice.items) {
     bytes += items[index].bytes;
     chosen.push_back(std::move(found[index]));
@@ -290,8 +295,8 @@ LogicalResult DeferReductions::defer(ArrayRef<Deferrable> chosen) {
     Value left = *pending, next = gradient;
     if (wide != type) {
       left = arith::TruncFOp::create(builder, loc, type, left);
-      OpBuilder behind(reduce);
-      next = arith::ExtFOp::create(behind, loc, wide, next);
+      OpBuilder atReduce(reduce);
+      next = arith::ExtFOp::create(atReduce, loc, wide, next);
     }
     state.setNext(*pending, next);
     IRMapping mapping = carried;
@@ -355,9 +360,9 @@ void DeferReductions::makeFlush() {
   for (auto &[argument, now, result] : updated)
     results.push_back(now.getType());
   results.push_back(flag.getType());
-  auto function = func::FuncOp::create(
-      step.getLoc(), kApplyPending,
-      FunctionType::get(&getContext(), inputs, results));
+  auto function =
+      func::FuncOp::create(step.getLoc(), kApplyPending,
+                           FunctionType::get(&getContext(), inputs, results));
   SymbolTable(getOperation()).insert(function);
   Block *block = function.addEntryBlock();
   IRMapping mapping;
@@ -408,10 +413,25 @@ void DeferReductions::runOnOperation() {
   if (maxBytes == 0)
     return markAllAnalysesPreserved();
   body = &step.getFunctionBody().front();
-  SmallVector<Deferrable> found;
-  for (auto op : body->getOps<AllReduceOp>())
-    if (std::optional<Deferrable> one = find(op))
+  if (getOperation().lookupSymbol(kApplyPending)) {
+    step.emitOpError() << "is beside a function @" << kApplyPending
+                       << ", expected none of that name: it is that of updates "
+                          "which steps leave to the next";
+    return signalPassFailure();
+  }
+  SmallVector<Deferrable, 0> found;
+  llvm::DenseSet<Operation *> updates; // one reduction each
+  for (auto op : body->getOps<AllReduceOp>()) {
+    std::optional<Deferrable> one = find(op);
+    if (one && updates.insert(one->update).second)
       found.push_back(std::move(*one));
+    else if (findParameterOf(op.getOutputs().front()))
+      remark::missed(op.getLoc(), remark::RemarkOpts::name("NotDeferred")
+                                      .category(DEBUG_TYPE)
+                                      .function(step.getName()))
+          << remark::reason("its result is not one gradient for one update of "
+                            "state");
+  }
   size_t possible = found.size();
   if (!found.empty() && failed(choose(found)))
     return signalPassFailure();

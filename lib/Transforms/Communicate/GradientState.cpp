@@ -104,13 +104,11 @@ FailureOr<BlockArgument> GradientState::add(StringRef name,
            << "name: it is that of state that communication adds";
   ShardingAttr sharding;
   if (axes)
-    sharding =
-        getLocalSharding(mesh, axes, static_cast<int64_t>(shape.size()));
+    sharding = getLocalSharding(mesh, axes, static_cast<int64_t>(shape.size()));
   NamedAttrList attributes = attributesOf(text, sharding);
   attributes.set(kDefaultAttr, builder.getF32FloatAttr(0));
-  attributes.set(kAddedAttr,
-                 builder.getStringAttr(isTransient ? kTransientState
-                                                   : kKeptState));
+  attributes.set(kAddedAttr, builder.getStringAttr(isTransient ? kTransientState
+                                                               : kKeptState));
   BlockArgument argument =
       editor.addArgument(RankedTensorType::get(shape, builder.getF32Type()),
                          attributes, function.getLoc());

@@ -44,9 +44,10 @@ public:
                                            mlir::FlatSymbolRefAttr mesh = {},
                                            mlir::ArrayAttr axes = {});
   /// The same, of any name; a scalar with an empty `shape`.
-  mlir::FailureOr<mlir::BlockArgument>
-  add(llvm::StringRef name, llvm::ArrayRef<int64_t> shape,
-      mlir::FlatSymbolRefAttr mesh = {}, mlir::ArrayAttr axes = {});
+  mlir::FailureOr<mlir::BlockArgument> add(llvm::StringRef name,
+                                           llvm::ArrayRef<int64_t> shape,
+                                           mlir::FlatSymbolRefAttr mesh = {},
+                                           mlir::ArrayAttr axes = {});
   /// What the next step takes in place of `argument`.
   void setNext(mlir::BlockArgument argument, mlir::Value value);
 

@@ -44,13 +44,13 @@ struct Compression {
 };
 
 /// Whether an all_reduce may be exchanged, summed in f32, and gathered, or a
-/// reduce_scatter of rows exchanged and summed: a sum or mean of floats of up to
-/// 32 bits that says `accumulate f32`.
+/// reduce_scatter of rows exchanged and summed: a sum or mean of floats of up
+/// to 32 bits that says `accumulate f32`.
 bool isCompressible(CollectiveOpInterface op);
 
 /// What `op` takes compressed over groups of `shape`, by bytes of its payload
-/// on the wire, as `CostModel::getCollective` counts them: an all_to_all of what
-/// is encoded, and of scales where there are any, and of an all_reduce an
+/// on the wire, as `CostModel::getCollective` counts them: an all_to_all of
+/// what is encoded, and of scales where there are any, and of an all_reduce an
 /// all_gather; passes over memory that lay operands in a row, encode, sum,
 /// decode and hand out; and a launch for each of the kernels between. Launches
 /// for each operand are left out.

@@ -53,9 +53,9 @@ public:
 private:
   FailureOr<MeshOp> getOrCreateMesh();
   FailureOr<MeshOp> extendMesh(MeshOp meshOp);
-  SmallVector<BlockArgument>
-  findHandedOn(func::FuncOp step, AxisShardings &shardings,
-               std::optional<Role> only);
+  SmallVector<BlockArgument> findHandedOn(func::FuncOp step,
+                                          AxisShardings &shardings,
+                                          std::optional<Role> only);
   void keepLocalState(func::FuncOp step, AxisShardings &shardings);
   LogicalResult collectGradients(func::FuncOp step,
                                  const AxisShardings &shardings);
@@ -216,10 +216,9 @@ void DataParallel::keepLocalState(func::FuncOp step, AxisShardings &shardings) {
     auto type = dyn_cast<RankedTensorType>(state.getType());
     if (!type) // an error of verifyResults
       continue;
-    ShardingAttr sharding =
-        getLocalSharding(FlatSymbolRefAttr::get(&getContext(), mesh),
-                         builder.getStrArrayAttr({StringRef(axis)}),
-                         type.getRank());
+    ShardingAttr sharding = getLocalSharding(
+        FlatSymbolRefAttr::get(&getContext(), mesh),
+        builder.getStrArrayAttr({StringRef(axis)}), type.getRank());
     editor.setArgument(state.getArgNumber(), kShardingAttr, sharding);
     editor.setResult(*getDonation(step, state.getArgNumber()), kShardingAttr,
                      sharding);

@@ -37,6 +37,8 @@ using namespace mlir;
 using namespace mpcomm;
 
 static constexpr int64_t kMostSteps = 1 << 12;
+/// Of a seed: micro-batches add their number, which has at most so many bits.
+static constexpr int kMicroBatchBits = 20;
 
 namespace {
 
@@ -61,6 +63,7 @@ private:
   void callSteps(func::FuncOp function);
   void averageLosses();
   LogicalResult updateOuter(const HandedOn &state, GradientState &outer);
+  void renewCopies();
 
   func::FuncOp step;
   Block *body = nullptr;
@@ -78,9 +81,11 @@ LogicalResult LocalSteps::checkOptions() {
     return getOperation().emitError()
            << "expected a number of local steps in [1, " << kMostSteps
            << "], got " << int64_t(steps);
-  if (!(outerLR > 0 && outerLR <= std::numeric_limits<float>::max()))
+  if (!(static_cast<float>(outerLR) > 0 &&
+        outerLR <= std::numeric_limits<float>::max()))
     return getOperation().emitError()
-           << "expected a positive outer learning rate, got " << double(outerLR);
+           << "expected a positive outer learning rate, got "
+           << double(outerLR);
   if (!(outerMomentum >= 0 && outerMomentum < 1))
     return getOperation().emitError()
            << "expected an outer momentum in [0, 1), got "
@@ -141,8 +146,17 @@ LogicalResult LocalSteps::findRoles() {
       return state.before == argument;
     });
     auto type = dyn_cast<RankedTensorType>(argument.getType());
-    if (role == Role::Rng && !isHanded)
+    if (role == Role::Rng && !isHanded) {
+      if (!type || !type.hasStaticShape() ||
+          !type.getElementType().isSignlessInteger() ||
+          type.getElementTypeBitWidth() < 32)
+        return step.emitOpError()
+               << "has " << describeArgument(step, argument.getArgNumber())
+               << " of type " << argument.getType()
+               << ", expected integers of 32 bits or more of static shape, of "
+                  "which each local step has its own";
       seeds.push_back(argument);
+    }
     if (role != Role::Batch)
       continue;
     if (!type || !type.hasStaticShape() || type.getRank() == 0 ||
@@ -199,9 +213,8 @@ void LocalSteps::callSteps(func::FuncOp function) {
     shape[0] *= steps;
     batch.setType(type.clone(shape));
   }
-  step.setFunctionType(FunctionType::get(&getContext(),
-                                         body->getArgumentTypes(),
-                                         step.getResultTypes()));
+  step.setFunctionType(FunctionType::get(
+      &getContext(), body->getArgumentTypes(), step.getResultTypes()));
   Operation *first = &body->front();
   OpBuilder builder(first);
   SmallVector<Value> operands;
@@ -210,7 +223,8 @@ void LocalSteps::callSteps(func::FuncOp function) {
     for (BlockArgument batch : batches)
       next[batch.getArgNumber()] = sliceMicroBatch(builder, batch, i, steps);
     for (BlockArgument seed : seeds)
-      next[seed.getArgNumber()] = seedMicroBatch(builder, seed, i);
+      next[seed.getArgNumber()] =
+          seedMicroBatch(builder, seed, i << kMicroBatchBits);
     if (i > 0)
       for (const HandedOn &state : states)
         next[state.before.getArgNumber()] =
@@ -305,6 +319,26 @@ LogicalResult LocalSteps::updateOuter(const HandedOn &state,
   return success();
 }
 
+/// State that is a parameter in another type takes that of the outer optimizer.
+void LocalSteps::renewCopies() {
+  Operation *exit = body->getTerminator();
+  llvm::StringMap<Value> parameters;
+  for (const HandedOn &state : states)
+    if (getResultRole(step, state.result) == Role::Parameter)
+      parameters[mpcomm::getArgumentName(step, state.before.getArgNumber())] =
+          exit->getOperand(state.result);
+  OpBuilder builder(exit);
+  for (const HandedOn &state : states) {
+    auto name = step.getArgAttrOfType<StringAttr>(state.before.getArgNumber(),
+                                                  kCopyOfAttr);
+    Value parameter = name ? parameters.lookup(name.getValue()) : Value();
+    if (parameter)
+      exit->setOperand(state.result,
+                       castFloat(builder, parameter.getLoc(), parameter,
+                                 getElementTypeOrSelf(state.before.getType())));
+  }
+}
+
 void LocalSteps::runOnOperation() {
   batches.clear();
   seeds.clear();
@@ -327,6 +361,7 @@ void LocalSteps::runOnOperation() {
   for (const HandedOn &state : states)
     if (failed(updateOuter(state, outer)))
       return signalPassFailure();
+  renewCopies();
   outer.apply();
   remark::analysis(step.getLoc(), remark::RemarkOpts::name("LocalSteps")
                                       .category(DEBUG_TYPE)

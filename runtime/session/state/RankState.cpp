@@ -57,6 +57,7 @@ RankState::create(const std::vector<const ManifestFunction *> &functions,
         Slot slot;
         static_cast<ManifestTensor &>(slot) = argument;
         slot.defaultValue = argument.defaultValue;
+        slot.isAdded = argument.isAdded;
         slot.isTransient = argument.isTransient;
         slot.range = rangeOf(argument, rank);
         state.slots.push_back(std::move(slot));
@@ -232,17 +233,26 @@ static bool mayBeMissing(const Slot &slot, bool complete) {
   case Role::LossScale:
     return starts || !complete;
   default:
-    return slot.copyOf || (slot.split && slot.split->isLocal) || !complete;
+    return slot.copyOf || slot.isAdded || !complete;
   }
+}
+
+/// Whether each rank had its own of a tensor of `file`.
+static bool wasLocal(const StateFile &file, const std::string &name) {
+  auto found = file.metadata().find(localKey);
+  return found != file.metadata().end() &&
+         ("\n" + found->second + "\n").find("\n" + name + "\n") !=
+             std::string::npos;
 }
 
 /// Of how many ranks a file has what each had of its own, where they are not
 /// those of the slot: one, where all had the same; 0 where it has something
-/// else. State of an optimizer may have been a rank's own where it no longer is.
-static uint64_t countOtherRanks(const Slot &slot, const TensorEntry &entry) {
+/// else.
+static uint64_t countOtherRanks(const Slot &slot, const TensorEntry &entry,
+                                const StateFile &file) {
   bool isLocal = slot.split && slot.split->isLocal;
   if (entry.shape == slot.wholeShape() ||
-      (!isLocal && (slot.split || slot.role != Role::OptimizerState)))
+      (!isLocal && (slot.split || !wasLocal(file, slot.name))))
     return 0;
   Shape own = slot.wholeShape();
   if (isLocal)
@@ -283,7 +293,8 @@ Error RankState::check(const StateFile &file, bool complete) const {
                   "', expected ", nameOf(slot.role), " ",
                   describe(slot.type, slot.wholeShape()));
     if (!entry->otherType.empty() || entry->type != slot.type ||
-        (entry->shape != slot.wholeShape() && !countOtherRanks(slot, *entry)))
+        (entry->shape != slot.wholeShape() &&
+         !countOtherRanks(slot, *entry, file)))
       return fail(file.path(), ": tensor '", printable(slot.name), "' is ",
                   describe(*entry), ", expected ",
                   describe(slot.type, slot.wholeShape()));
@@ -299,12 +310,12 @@ Error RankState::load(const StateFile &file) {
       continue;
     }
     const TensorEntry *entry = file.find(slot.name);
-    // What is left over of other values is nothing to these.
-    if (!entry && slot.split && slot.split->isLocal)
-      std::memset(slot.data, 0, slot.bytes);
+    // What was added for other values is nothing to these.
+    if (!entry && slot.isAdded)
+      storeDefault(slot);
     if (!entry)
       continue;
-    uint64_t others = countOtherRanks(slot, *entry);
+    uint64_t others = countOtherRanks(slot, *entry, file);
     Error status = others ? loadMean(file, *entry, others, slot)
                    : slot.split
                        ? file.readPart(slot.name, *entry, slot.range.first,

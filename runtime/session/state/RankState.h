@@ -39,10 +39,14 @@ inline bool isInput(Role role) {
 void storeRandomBits(const ManifestTensor &tensor, char *data, uint64_t seed,
                      uint64_t place);
 
+/// The metadata of a checkpoint with the names of tensors of which each rank
+/// had its own, one a line.
+inline constexpr const char *localKey = "mpcomm.local";
+
 struct Slot : ManifestTensor {
   std::optional<double> defaultValue;
-  /// No file has it.
-  bool isTransient = false;
+  /// The compiler added it to a step; no file has it.
+  bool isAdded = false, isTransient = false;
   /// Slot of the parameter that it starts as a copy of.
   std::optional<size_t> copyOf;
   /// On the host.

@@ -58,9 +58,9 @@ mprt::unionOfState(const std::vector<FunctionSet> &sets, bool optimizer) {
       if (!function)
         continue;
       for (const ManifestArgument &argument : function->arguments) {
-        bool isKept = !argument.isTransient &&
-                      (optimizer ? isState(argument.role)
-                                 : isWeight(argument.role));
+        bool isKept =
+            !argument.isTransient &&
+            (optimizer ? isState(argument.role) : isWeight(argument.role));
         if (!isKept || !own.insert(argument.name).second)
           continue;
         auto [entry, isNew] = known.try_emplace(argument.name, all.size());

@@ -19,7 +19,9 @@ from torch import nn
 
 MEETINGS, SAMPLES = 6, 8
 FOLDER = sys.argv[1]
-RULES = {"sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+# Adagrad has state before the first step, which is not zero.
+RULES = {"adagrad": lambda p: torch.optim.Adagrad(p, lr=0.05, initial_accumulator_value=0.1),
+         "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
          "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1)}
 
 
@@ -72,7 +74,10 @@ def reference(case, ranks, dtype):
         outer.step()
         for buffer, *own in zip(shared.buffers(), *(w.buffers() for w in workers)):
             buffer.copy_(own[0] if buffer.dtype == torch.int64 else sum(own) / ranks)
-    return losses, {k: v.double() for k, v in shared.state_dict().items()}
+    kept = [optimizer.state_dict()["state"] for optimizer in inner]
+    return losses, {k: v.double() for k, v in shared.state_dict().items()}, {
+        (i, k): sum(torch.as_tensor(s[i][k]).double() for s in kept) / ranks
+        for i, state in kept[0].items() for k in state}
 
 
 # --- ours ---
@@ -91,12 +96,28 @@ def trained(mesh, case, save=None, resume=None):
     count = case["local_steps"] * case.get("micro_batches", 1)
     with mpcomm.Session(compiled(mesh, case)) as session:
         if resume:
-            session.resume(os.path.join(FOLDER, resume))
+            session.resume(os.path.join(FOLDER, resume), anyway=resume == "plain")
         for meeting in range(session.steps, MEETINGS):
             losses.append(session.step(batches(meeting, session.rank, count)))
             if save and meeting + 1 == MEETINGS // 2:
                 session.save(os.path.join(FOLDER, save))
-        return losses, {k: v.double() for k, v in session.state_dict().items()}
+        return (losses, {k: v.double() for k, v in session.state_dict().items()},
+                kept_by(session))
+
+
+def kept_by(session):
+    """What the inner optimizers keep, as PyTorch has it: the mean over the ranks."""
+    return {(i, k): torch.as_tensor(v).double()
+            for i, state in session.optimizer_state_dict()["state"].items()
+            for k, v in state.items()}
+
+
+def passed_on(mesh, case, path, load=None):
+    with mpcomm.Session(compiled(mesh, case)) as session:
+        session.resume(os.path.join(FOLDER, path), anyway=case["local_steps"] == 1)
+        if load:
+            session.load_optimizer_state_dict(load)
+        return kept_by(session), session.optimizer_state_dict()
 
 
 CASES = (
@@ -106,13 +127,16 @@ CASES = (
     (2, {"local_steps": 2, "rule": "sgd", "micro_batches": 3}),
     (2, {"local_steps": 3, "rule": "sgd", "clip_norm": 0.1, "norm": True}),
     (1, {"local_steps": 3, "rule": "adamw", "outer_lr": 0.7, "outer_momentum": 0.9}),
+    (2, {"local_steps": 2, "rule": "adagrad"}),
 )
 
 
 def distance(a, b):
-    """Of losses, and of parameters."""
+    """Of losses, of parameters, and of what inner optimizers keep."""
+    assert a[2].keys() == b[2].keys(), (a[2].keys(), b[2].keys())
     return (max(abs(x - y) for x, y in zip(a[0], b[0])),
-            max((a[1][k] - b[1][k]).abs().max().item() for k in a[1]))
+            *(max((one[k] - other[k]).abs().max().item() for k in one)
+              for one, other in zip(a[1:], b[1:])))
 
 
 def main():
@@ -126,8 +150,9 @@ def main():
         # eight of it, and the rounding of a result.
         rounded = distance(reference(case, ranks, torch.float32), expected)
         found = distance(results[0], expected)
-        largest = max(v.abs().max().item() for v in expected[1].values())
-        bounds = (8 * rounded[0] + 2 ** -24 * max(expected[0]), 8 * rounded[1] + 2 ** -24 * largest)
+        largest = [max(expected[0]), *(max(v.abs().max().item() for v in part.values())
+                                       for part in expected[1:])]
+        bounds = [8 * r + 2 ** -24 * most for r, most in zip(rounded, largest)]
         print(ranks, case, " ".join(f"{f:.1e} of {b:.1e}" for f, b in zip(found, bounds)))
         assert all(f <= b for f, b in zip(found, bounds)), (ranks, case, results[0][0], expected[0])
 
@@ -138,13 +163,37 @@ def main():
     for one, other in zip(whole, rest):
         assert one[0][MEETINGS // 2:] == other[0], "a resumed run has other losses"
         assert all(torch.equal(v, other[1][k]) for k, v in one[1].items())
-    # Other meshes go on from it, with the mean of what ranks kept.
-    for mesh, ranks in (("dp:1", 1), ("dp:4", 4)):
-        results = mpcomm.launch(trained, np=ranks, args=(mesh, case, None, "half"))
-        assert all(torch.isfinite(torch.tensor(r[0])).all() for r in results), results
+    # Other meshes go on from it, with the mean of what ranks kept; PyTorch's way is there and
+    # back; and so does a plan without local steps.
+    own, state = mpcomm.launch(passed_on, np=2, args=("dp:2", case, "half"))[0]
+    plain = {"rule": case["rule"], "local_steps": 1}
+    for mesh, ranks, options, load in (("dp:1", 1, case, None), ("dp:4", 4, case, None),
+                                       ("dp:2", 2, case, state), ("dp:2", 2, plain, None)):
+        results = mpcomm.launch(passed_on, np=ranks, args=(mesh, options, "half", load))
+        for kept, _ in results:
+            assert kept.keys() == own.keys() and own
+            # The mean, rounded, of values that were.
+            assert all(torch.allclose(kept[k], own[k], rtol=3e-7, atol=1e-12) for k in own), mesh
+    mpcomm.launch(trained, np=2, args=("dp:2", plain, "plain"))
+    results = mpcomm.launch(trained, np=2, args=("dp:2", case, None, "plain"))
+    assert all(torch.isfinite(torch.tensor(r[0])).all() for r in results), results
+
+    # Copies of parameters in 16 bits are those of the outer optimizer's: ranks compute alike, and
+    # as in f32 up to 8 bits in each of a sample's few products.
+    for ranks in (1, 2):
+        narrow = {**case, "precision": "bf16"}
+        results = mpcomm.launch(trained, np=ranks, args=(f"dp:{ranks}", narrow))
+        expected = reference(case, ranks, torch.float64)
+        for result in results:
+            assert result[0] == results[0][0]
+            assert all(torch.equal(v, result[1][k]) for k, v in results[0][1].items())
+            worst = max(abs(a - b) for a, b in zip(result[0], expected[0]))
+            assert worst < 2 ** -5 * max(expected[0]), (ranks, worst, result[0], expected[0])
 
     for options, message in (({"zero": 1}, "expected zero=0"),
                              ({"precision": "f16"}, "expected no loss scaling"),
+                             ({"check_gradients": True}, "expected no check-gradients"),
+                             ({"mesh": "auto:2"}, "cannot choose a mesh for local-steps"),
                              ({"mesh": "pp:2"}, "expected a mesh without stages"),
                              ({"outer_momentum": 1.0}, "outer-momentum: expected at least 0"),
                              ({"local_steps": 0}, "samples that 0 local steps divide"),

@@ -1,5 +1,6 @@
 # mpcomm-run begins with a plan of the program, watches the network, and writes what it sees for
-# mpcomm-report; what is wrong with these options is said before anything is trained.
+# mpcomm-report; what is wrong with these options is said before anything is trained. What a plan
+# leaves to the next step is in no checkpoint, and lost in none.
 #
 # REQUIRES: numpy, compiler
 # RUN: rm -rf %t && mkdir %t
@@ -23,9 +24,11 @@ def path(name):
 
 
 def run(*arguments, fails=None):
+    start = () if "--resume" in arguments else ("--weights", path("w.safetensors"))
+    steps = () if "--steps" in arguments else ("--steps", "20")
     done = subprocess.run(
-        [RUNNER, path("step.so"), "--np", "2", "--steps", "20", "--weights", path("w.safetensors"), "--data", "x=" + path("x.npy"), "--data",
-         "y=" + path("y.npy"), *arguments], capture_output=True, text=True)
+        [RUNNER, path("step.so"), "--np", "2", *start, *steps, "--data", "x=" + path("x.npy"),
+         "--data", "y=" + path("y.npy"), *arguments], capture_output=True, text=True)
     if fails is None:
         assert done.returncode == 0, (arguments, done.stdout, done.stderr)
     else:
@@ -38,10 +41,20 @@ def losses(name):
         return [json.loads(line)["loss"] for line in file]
 
 
+def tensors(name):
+    """The bytes of the tensors of a checkpoint of one file."""
+    with open(path(name), "rb") as file:
+        data = file.read()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + length])
+    return {key: data[8 + length + entry["data_offsets"][0]:8 + length + entry["data_offsets"][1]]
+            for key, entry in header.items() if key != "__metadata__"}
+
+
 def main():
     subprocess.run([COMPILER, os.path.join(ROOT, "docs/examples/linear.mlir"), "-o",
                     path("step.so"), "--np=2", "--options=buckets=none", "--variant=one: buckets=one",
-                    "--variant=narrow: wire=bf16"], check=True)
+                    "--variant=narrow: wire=bf16", "--variant=late: defer-bytes=1000"], check=True)
     values = numpy.random.default_rng(0)
     x = values.standard_normal((64, 4)).astype("f4")
     numpy.save(path("x.npy"), x)
@@ -61,9 +74,19 @@ def main():
     with open(path("monitor"), encoding="utf-8") as file:
         looks = [json.loads(line) for line in file]
     assert [look["step"] for look in looks] == [5, 10, 15, 20], looks
-    assert {p["name"] for p in looks[0]["plans"]} == {"", "one"}, looks[0]
+    assert {p["name"] for p in looks[0]["plans"]} == {"", "one", "late"}, looks[0]
 
-    run("--variant", "nothing", fails="no variant 'nothing', expected one of 'one', 'narrow'")
+    # As many steps in two runs, of which the first leaves updates to the second.
+    run("--variant", "late", "--steps", "9", "--checkpoint", path("c"))
+    run("--variant", "late", "--resume", path("c"), "--log", path("late"), "--checkpoint",
+        path("d"))
+    run("--variant", "late", "--resume", path("c"), "--log", path("early"), "--adapt", "exact",
+        "--adapt-every", "2")
+    assert losses("plain")[9:] == losses("late") == losses("early"), "an update is lost"
+    run("--checkpoint", path("e"))
+    assert tensors("d") == tensors("e") and tensors("d"), "an update is not in the checkpoint"
+
+    run("--variant", "nothing", fails="no variant 'nothing', expected one of 'one', 'narrow', 'late'")
     run("--adapt", "f33", fails="--adapt or --monitor: options: numerics 'f33', expected one of exact")
     run("--adapt", "exact", "--profile", path("p"), fails="--profile")
     run("--adapt-every", "3", fails="--adapt-every requires --adapt or --monitor")

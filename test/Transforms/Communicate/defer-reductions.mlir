@@ -9,7 +9,8 @@
 // NONE-NOT: pending
 
 // The update of the third parameter takes two gradients.
-// COUNTS: Deferred
+// COUNTS: [Missed] NotDeferred
+// COUNTS: [Analysis] Deferred
 // COUNTS-SAME: bytes=16, possible=1, reductions=1
 
 // CHECK-LABEL: func.func @train_step(

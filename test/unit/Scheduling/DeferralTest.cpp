@@ -31,11 +31,11 @@ double tick(const Items &items, const std::vector<bool> &isDeferred,
     // when they are ready.
     size_t next = items.size();
     for (size_t i = 0; i < items.size(); ++i) {
-      bool isBetter =
-          next == items.size() || (isDeferred[i] && !isDeferred[next]) ||
-          (isDeferred[i] == isDeferred[next] &&
-           (isDeferred[i] ? items[i].needed < items[next].needed
-                          : items[i].ready < items[next].ready));
+      bool isBetter = next == items.size() ||
+                      (isDeferred[i] && !isDeferred[next]) ||
+                      (isDeferred[i] == isDeferred[next] &&
+                       (isDeferred[i] ? items[i].needed < items[next].needed
+                                      : items[i].ready < items[next].ready));
       if (!isDone(i) && isBetter)
         next = i;
     }

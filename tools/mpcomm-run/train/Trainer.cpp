@@ -534,7 +534,8 @@ Error Trainer::writeTraces() {
   if (!job.outputs.trace)
     return {};
   Expected<Manifest> plan = planManifest();
-  return plan ? writeTrace(job.options.trace, *plan, session, marks) : plan.error();
+  return plan ? writeTrace(job.options.trace, *plan, session, marks)
+              : plan.error();
 }
 
 Error Trainer::run() {

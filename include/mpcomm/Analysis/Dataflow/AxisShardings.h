@@ -8,13 +8,13 @@
 //
 // A forward dataflow analysis over the lattice
 //
-//            local
-//     /     |        \          (of two that differ: local)
-//  split  partial  ...
-//    |      |        |
-//  share    |        |          (of a share and a split: the split)
-//     \     |        /
-//         replicated
+//                local
+//     /       |      |      \     (of two that differ: local)
+//  split  exchanged  partial ...
+//    |        |      |      |
+//  share      |      |      |     (of a share and a split: the split)
+//     \       |      |      /
+//             replicated
 //
 // for each value of a program whose types are those of a rank. The result is
 // conservative: "local" if in doubt.
@@ -38,7 +38,8 @@ class AxisSharding {
 public:
   enum Kind : uint8_t {
     Replicated, ///< all of them the same
-    Share,      ///< blocks of what they have exchanged, in some arrangement
+    Exchanged,  ///< what each has for this one, along a dimension
+    Share,      ///< blocks of the sum of that, in some arrangement
     Split,      ///< blocks of it, along a dimension
     Partial,    ///< what has yet to be reduced
     Local       ///< values of their own
@@ -47,6 +48,9 @@ public:
   AxisSharding() = default;
   static AxisSharding local() { return {Local, 0}; }
   static AxisSharding share() { return {Share, 0}; }
+  static AxisSharding exchanged(int64_t dim) {
+    return {Exchanged, static_cast<int32_t>(dim)};
+  }
   static AxisSharding split(int64_t dim) {
     return {Split, static_cast<int32_t>(dim)};
   }
@@ -59,9 +63,9 @@ public:
   bool isSplit() const { return kind == Split; }
   /// Whether ranks hold blocks, of which together there is a whole.
   bool isOfBlocks() const { return kind == Split || kind == Share; }
-  /// The dimension that is split.
+  /// The dimension that is split, or along which the other ranks' lie.
   int64_t getDim() const {
-    assert(isSplit());
+    assert(isSplit() || kind == Exchanged);
     return detail;
   }
   bool isSplitAlong(int64_t dim) const {
@@ -80,8 +84,8 @@ public:
     return isReplicated() || (kind == Share && other.isSplit()) ? other
                                                                 : local();
   }
-  /// For people: `replicated`, `a share`, `split along dimension 0`, `partial
-  /// sum`, `local`.
+  /// For people: `replicated`, `exchanged along dimension 0`, `a share`, `split
+  /// along dimension 0`, `partial sum`, `local`.
   std::string describe() const;
 
 private:
@@ -105,10 +109,14 @@ mlir::FunctionOpInterface getFollowedCallee(mlir::Operation *op);
 /// - collectives over the axis make what they are named for: an all_reduce of
 ///   partial or local values is replicated, as is a broadcast, and an
 ///   all_gather, unless of blocks along another dimension; a reduce_scatter is
-///   split; an all_to_all that puts pieces where they came from makes shares;
-/// - what is computed of shares, and of replicated values whose elements are
-///   equal, by an op with a sharding rule is a share. What is a share of what
-///   is the exchange's to say: it is as good as a split of the right thing;
+///   split; an all_to_all that puts pieces where they came from is exchanged
+///   along that dimension;
+/// - what is computed of exchanged values, and of replicated ones whose
+/// elements
+///   are equal, by an op with a sharding rule is exchanged along the dimension
+///   that the rule gives; a sum over that dimension is a share, and so is what
+///   is computed of shares. Which block of which whole it is, is the program's
+///   to say: a share is as good as a split value;
 /// - results of an op with a sharding rule are what the rule says: of operands
 ///   that are split along dimensions of one factor, split or partial; of
 ///   partial sums in which the op is linear, partial;
@@ -180,6 +188,7 @@ private:
                    AxisSharding sharding = AxisSharding::local());
   bool visit(mlir::Operation *op);
   bool visitByRule(mlir::Operation *op, const ShardingRule &rule);
+  bool visitExchanged(mlir::Operation *op, const ShardingRule &rule);
   bool visitCollective(CollectiveOpInterface op);
   bool visitPerGradient(OptimizerOpInterface op,
                         llvm::ArrayRef<mlir::OpOperand *> gradients);

@@ -6,11 +6,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Which gradients are reduced at the begin of the next step, before their
+// Which gradients are reduced at the start of the next step, before their
 // parameters are read, rather than in the step that made them.
 //
 // The model: one link that carries one reduction at a time; compute that takes
-// its time in one order. At the begin of a step the link carries what was
+// its time in one order. At the start of a step the link carries what was
 // deferred, in the order in which it is needed, and compute waits for each
 // where it is needed; then the rest, in the order in which it is made. The step
 // ends with the last of both.
@@ -26,7 +26,7 @@
 
 namespace mpcomm {
 
-/// A gradient and its parameter. Times are seconds of compute since the begin
+/// A gradient and its parameter. Times are seconds of compute since the start
 /// of a step.
 struct DeferralItem {
   double ready = 0;   ///< the gradient is there
@@ -47,11 +47,12 @@ double simulateDeferral(const std::vector<DeferralItem> &items,
                         const std::vector<bool> &isDeferred, double compute);
 
 /// The best of deferring the first k and the last m in the order in which they
-/// are needed, for all k and m; of equals, that with the fewest bytes. On a link
-/// that is busier than compute the first pay: what is made last is needed first.
-/// The last fill the link while the forward pass computes. Sets with gaps would
-/// gain more in this model, but not where reductions travel in buckets. Time:
-/// O(n) for each pair; above 32 items, 32 values of k and of m are tried.
+/// are needed, for all k and m; of equals, that with the fewest bytes. On a
+/// link that is busier than compute the first pay: what is made last is needed
+/// first. The last fill the link while the forward pass computes. Sets with
+/// gaps would gain more in this model, but not where reductions travel in
+/// buckets. Time: O(n) for each pair; above 32 items, 32 values of k and of m
+/// are tried.
 DeferralChoice chooseDeferral(const std::vector<DeferralItem> &items,
                               double compute);
 

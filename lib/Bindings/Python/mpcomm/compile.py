@@ -60,7 +60,8 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
     variants       other plans of the step that a session can switch to, by name, each with
                    options of its own: {"narrow": {"wire": "bf16"}}
     options        other options of mpcomm-compile's pipeline, with underscores:
-                   micro_batches=4, clip_norm=1.0, wire="bf16", cluster="dgx-h100", …
+                   micro_batches=4, clip_norm=1.0, wire="bf16", cluster="dgx-h100", …;
+                   with micro_batches and local_steps the batch has the samples of all
 
     Example:
 

@@ -25,7 +25,7 @@ from .names import STEP, from_pytorch, listed, to_pytorch
 from .program import Program
 from .pytrees import filled, to_arrays
 from .schedules import Constant, Cosine, LearningRate, Linear, Rates
-from .state import State, TensorInfo, arguments, for_each_rank
+from .state import State, TensorInfo, arguments
 
 
 class StepResult(NamedTuple):
@@ -133,6 +133,7 @@ class Session:
     def _bind(self) -> None:
         """What depends on the current program."""
         self._state = State(self._handle)
+        self._read_manifests()
         self._rates: Optional[Rates] = None
         self._batches: Dict[str, Batches] = {}
         self._samples: Dict[str, int] = {}
@@ -388,8 +389,8 @@ class Session:
 
     def state_dict(self) -> Dict[str, Any]:
         """Copies of parameters and buffers, for `model.load_state_dict`: tensors of PyTorch
-        if this process uses it, else arrays. If the program is a pipeline, all ranks call
-        it, and all get everything."""
+        if this process uses it, else arrays. If the program is a pipeline, or defers
+        reductions (`defer_bytes`), all ranks call it, and all get everything."""
         self._settle()
         held = {n: self._state.read(n) for n in self._state.names("parameter", "buffer")}
         names = self.program.model_names
@@ -423,13 +424,11 @@ class Session:
     def optimizer_state_dict(self) -> Dict[str, Any]:
         """What `optimizer.state_dict()` would be had PyTorch made the steps, for
         `optimizer.load_state_dict`; needs a program that was compiled from a model, or
-        bound to one. As `state_dict` of a pipeline, to be called by all ranks."""
+        bound to one. As `state_dict` of a pipeline, to be called by all ranks. Of what ranks
+        have each of their own (`local_steps`), the mean."""
         names = self._optimizer_names()
         self._settle()
-        local = self._declared("local")
-        # Of what each rank has its own, the mean.
-        held = {n: self._state.read(n).mean(0) if n in local else self._state.read(n)
-                for n in self._kept("optimizer_state")}
+        held = {n: self._state.mean(n) for n in self._kept("optimizer_state")}
         trained = self._state.names("parameter") if self._has_history or self._steps else []
         live = self.program.optimizer
         options = live and [{k: v for k, v in g.items() if k != "params"}
@@ -447,8 +446,6 @@ class Session:
             values = {n: self._state.initial(text.value.decode(), n)
                       for n in self._kept("optimizer_state")}
         self._settle()
-        for name in self._declared("local") & set(values):
-            values[name] = for_each_rank(self._state.table[name], values[name])
         self._state.write(values)
         self._has_history = bool(state["state"])
         if STEP in values:
@@ -461,27 +458,30 @@ class Session:
 
     def _kept(self, *roles: str) -> List[str]:
         """State of these roles that is the model's or the optimizer's, not the compiler's."""
-        added = self._declared("added")
-        return [n for n in self._state.names(*roles) if n not in added]
+        return [n for n in self._state.names(*roles) if n not in self._added]
+
+    def _read_manifests(self) -> None:
+        """Notes the names of state that the compiler added, of that of which each rank has its
+        own, and whether steps of the current program leave updates to the next."""
+        self._added: Set[str] = set()
+        described, text = self._describe(), ctypes.c_char_p()
+        for number in range(int(described.programs)):
+            self._handle("manifest", number, ctypes.byref(text))
+            functions = json.loads((text.value or b"").decode())["functions"]
+            for argument in (a for f in functions for a in f["arguments"]):
+                if argument.get("added"):
+                    self._added.add(argument["name"])
+                if argument.get("sharding", {}).get("local"):
+                    self._state.own.add(argument["name"])
+            if number == described.current:
+                self._defers = any(a.get("transient") for f in functions
+                                   for a in f["arguments"])
 
     def _settle(self) -> None:
         """Makes the updates that a step has left for the next one (`defer_bytes`): then all
         ranks have to call what reads or writes state."""
-        text = ctypes.c_char_p()
-        self._handle("manifest", self._describe().current, ctypes.byref(text))
-        functions = json.loads((text.value or b"").decode())["functions"]
-        if any(f["name"] == "apply_pending" for f in functions):
+        if self._defers:
             self._handle("evaluate", b"apply_pending", None, 0, None)
-
-    def _declared(self, what: str) -> Set[str]:
-        """Names of state that the manifests say is `added` by the compiler, or `local`: of
-        which each rank has its own."""
-        found, text = set(), ctypes.c_char_p()
-        for number in range(int(self._describe().programs)):
-            self._handle("manifest", number, ctypes.byref(text))
-            found |= {a["name"] for f in json.loads((text.value or b"").decode())["functions"]
-                      for a in f["arguments"] if {**a, **a.get("sharding", {})}.get(what)}
-        return found
 
     def _optimizer_names(self):
         if self.program.optimizer_names is None:
@@ -494,7 +494,7 @@ class Session:
         state that was compiled or one like it. Of a pipeline, to be called by all ranks."""
         kept = self._kept("parameter", "optimizer_state", "buffer")
         self._settle()
-        values = {n: self._state.read(n) for n in kept}
+        values = {n: self._state.mean(n) for n in kept}
         number = ctypes.c_double()
         for name in self._hyperparameters():
             self._handle("get", name.encode(), ctypes.byref(number))

@@ -11,7 +11,7 @@ import ctypes
 import hashlib
 import json
 import sys
-from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Set, Tuple
 
 import numpy
 
@@ -99,19 +99,12 @@ def finished(info: TensorInfo, value: Any) -> Any:
     return value
 
 
-def for_each_rank(info: TensorInfo, value: Any) -> Any:
-    """A value for a tensor of which each rank has its own: that for all of them."""
-    if tuple(numpy.shape(value)) == tuple(info.shape):
-        return value
-    expand = getattr(value, "expand", None)
-    return expand(info.shape) if expand else numpy.broadcast_to(value, info.shape)
-
-
 class State:
     """The tensors of state that the programs of a session have, on any rank."""
 
     def __init__(self, handle: Handle):
         self.handle = handle
+        self.own: Set[str] = set()  # names of tensors of which each rank has its own
         count = ctypes.c_uint32()
         handle("state_count", ctypes.byref(count))
         self.table: Dict[str, TensorInfo] = {}
@@ -120,6 +113,14 @@ class State:
             handle("state_at", index, ctypes.byref(tensor))
             info = info_of(tensor)
             self.table[info.name] = info
+
+    def mean(self, name: str) -> Any:
+        """A tensor as one rank has it, as `read`; of what each has its own, the mean, or of
+        integers what the first has."""
+        value = self.read(name)
+        if name not in self.own:
+            return value
+        return value.mean(0) if kind_of(self.table[name].dtype) == "float" else value[0]
 
     def names(self, *roles: str) -> List[str]:
         return [n for n, i in self.table.items() if i.role in roles]
@@ -152,7 +153,9 @@ class State:
                 raise Error(f"'{name}': expected {info.dtype}, found {found.dtype}")
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Writes those of the tensors that this rank has."""
+        """Writes those of the tensors that this rank has. Of what each has its own, values
+        may be those of all ranks, or one for all."""
+        values = {n: self.for_each_rank(n, v) if n in self.own else v for n, v in values.items()}
         self.check(values)
         for name, value in values.items():
             if self.table[name].is_local:
@@ -160,6 +163,13 @@ class State:
                 held = fill(array, describe(name, value))
                 self.handle("write", ctypes.byref(array))
                 del held
+
+    def for_each_rank(self, name: str, value: Any) -> Any:
+        shape = tuple(self.table[name].shape)
+        if tuple(numpy.shape(value)) != shape[1:]:
+            return value
+        expand = getattr(value, "expand", None)
+        return expand(shape) if expand else numpy.broadcast_to(value, shape)
 
     def memory(self, name: str) -> Any:
         """The bytes of a tensor that this rank has, until the next call that changes it."""

@@ -108,9 +108,9 @@ LogicalResult ProgramOp::verifySymbolUses(SymbolTableCollection &symbols) {
 // AllReduceOp
 //===----------------------------------------------------------------------===//
 
-/// Whether the value, maybe in another type, is what the step before has left
-/// for this one.
-static bool isLeft(Value value) {
+/// Whether the value, maybe cast, divided, cut or of another shape, is a
+/// gradient that the step before has left to this one.
+static bool isPending(Value value) {
   for (Operation *op = value.getDefiningOp(); op && op->getNumOperands() == 1;
        op = value.getDefiningOp())
     value = op->getOperand(0);
@@ -125,7 +125,7 @@ static bool isLeft(Value value) {
 }
 
 bool AllReduceOp::isGather() {
-  return !getInputs().empty() && llvm::all_of(getInputs(), isLeft);
+  return !getInputs().empty() && llvm::all_of(getInputs(), isPending);
 }
 
 LogicalResult AllReduceOp::inferReturnTypes(MLIRContext *,

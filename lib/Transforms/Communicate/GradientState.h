@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// State of a step that communication of gradients adds to it, what compression
-// loses or the momentum of an outer optimizer: arguments that begin as zeros,
-// and results that take their places.
+// State of a step that communication of gradients adds to it: what compression
+// loses, the momentum of an outer optimizer, gradients that are pending.
+// Arguments that begin as zeros, and results that take their places.
 //
 //===----------------------------------------------------------------------===//
 

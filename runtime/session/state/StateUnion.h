@@ -64,9 +64,9 @@ struct SharedTensor {
 };
 
 /// The state of all ranks, each tensor once: by owner and then in the order of
-/// arguments; without `optimizer`, parameters and buffers only. Not what files
-/// never have. Parts of one
-/// tensor follow one another, by rising `first`.
+/// arguments; without `optimizer`, parameters and buffers only. State that is
+/// transient is left out. Parts of one tensor follow one another, by rising
+/// `first`.
 std::vector<SharedTensor>
 unionOfState(const std::vector<FunctionSet> &functions, bool optimizer);
 

@@ -15,9 +15,10 @@ import sys
 
 import mpcomm
 import torch
+from low_rank import batch, batches  # beside this file
 from torch import nn
 
-MEETINGS, SAMPLES = 6, 8
+MEETINGS = 6
 FOLDER = sys.argv[1]
 # Adagrad has state before the first step, which is not zero.
 RULES = {"adagrad": lambda p: torch.optim.Adagrad(p, lr=0.05, initial_accumulator_value=0.1),
@@ -31,21 +32,11 @@ def model(norm=False):
                          nn.Linear(40, 4))
 
 
-def batch(index, rank):
-    generator = torch.Generator().manual_seed(1000 * index + rank)
-    return (torch.randn(SAMPLES, 24, generator=generator),
-            torch.randint(4, (SAMPLES,), generator=generator))
-
-
-def batches(meeting, rank, count):
-    parts = [batch(count * meeting + part, rank) for part in range(count)]
-    return tuple(torch.cat(tensors) for tensors in zip(*parts))
-
-
 # --- the papers ---
 
-def reference(case, ranks, dtype):
-    """Losses of each meeting, and the parameters after the last."""
+def reference(case, ranks, dtype, narrow=False):
+    """Losses of each meeting, and the parameters after the last; products in bf16 where that is
+    `narrow`."""
     shared = model(case.get("norm")).to(dtype)
     outer = torch.optim.SGD(shared.parameters(), lr=case.get("outer_lr", 1.0),
                             momentum=case.get("outer_momentum", 0.0),
@@ -62,7 +53,9 @@ def reference(case, ranks, dtype):
                 optimizer.zero_grad()
                 for part in range(parts):
                     x, y = batch((meeting * steps + step) * parts + part, rank)
-                    loss = nn.functional.cross_entropy(worker(x.to(dtype)), y) / parts
+                    with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
+                        output = worker(x.to(dtype))
+                    loss = nn.functional.cross_entropy(output.to(dtype), y) / parts
                     loss.backward()
                     total += loss.item() / (ranks * steps)
                 if "clip_norm" in case:
@@ -179,16 +172,19 @@ def main():
     assert all(torch.isfinite(torch.tensor(r[0])).all() for r in results), results
 
     # Copies of parameters in 16 bits are those of the outer optimizer's: ranks compute alike, and
-    # as in f32 up to 8 bits in each of a sample's few products.
+    # are no farther off than eight times what PyTorch's products in bf16 are.
     for ranks in (1, 2):
         narrow = {**case, "precision": "bf16"}
         results = mpcomm.launch(trained, np=ranks, args=(f"dp:{ranks}", narrow))
         expected = reference(case, ranks, torch.float64)
+        rounded = reference(case, ranks, torch.float32, narrow=True)
+        bound = 8 * max(abs(a - b) for a, b in zip(rounded[0], expected[0]))
         for result in results:
             assert result[0] == results[0][0]
             assert all(torch.equal(v, result[1][k]) for k, v in results[0][1].items())
             worst = max(abs(a - b) for a, b in zip(result[0], expected[0]))
-            assert worst < 2 ** -5 * max(expected[0]), (ranks, worst, result[0], expected[0])
+            print("bf16", ranks, f"{worst:.1e} of {bound:.1e}")
+            assert worst < bound, (ranks, worst, bound, result[0], expected[0])
 
     for options, message in (({"zero": 1}, "expected zero=0"),
                              ({"precision": "f16"}, "expected no loss scaling"),

@@ -67,6 +67,13 @@ std::optional<int64_t> mpcomm::getDonation(FunctionOpInterface function,
   return std::nullopt;
 }
 
+BlockArgument mpcomm::getDonor(FunctionOpInterface function, unsigned result) {
+  for (BlockArgument argument : function.getFunctionBody().getArguments())
+    if (getDonation(function, argument.getArgNumber()) == int64_t(result))
+      return argument;
+  return {};
+}
+
 bool mpcomm::isStateRole(Role role) {
   switch (role) {
   case Role::Parameter:

@@ -93,10 +93,19 @@ static std::string checkLossScale(const CompileOptions &options) {
   return "";
 }
 
-/// Wire types of which blocks have scales: whole buckets are compressed.
-static bool isScaledWire(StringRef wire) {
+/// Wire types that have one element of a block.
+static bool isSparseWire(StringRef wire) {
+  unsigned block = 0;
+  return wire.consume_front("top1of") && !wire.starts_with("0") &&
+         !wire.getAsInteger(10, block) && block >= 8 && block <= 256 &&
+         llvm::isPowerOf2_32(block);
+}
+
+/// Wire types of which blocks have scales or places: whole buckets are
+/// compressed.
+static bool isCompressedWire(StringRef wire) {
   return wire == "i8" || wire == "f8E4M3FN" || wire == "f8E5M2" ||
-         wire == "i4" || wire == "i1";
+         wire == "i4" || wire == "i1" || isSparseWire(wire);
 }
 
 static bool isPipeline(const CompileOptions &options);
@@ -112,8 +121,8 @@ static bool hasLossScale(const CompileOptions &options) {
 
 bool CompileOptions::keepsLost() const {
   if (errorFeedback.hasValue())
-    return errorFeedback && isScaledWire(wire);
-  return wire == "i4" || wire == "i1";
+    return errorFeedback && isCompressedWire(wire);
+  return wire == "i4" || wire == "i1" || isSparseWire(wire);
 }
 
 /// What keeps ranks from keeping what compression loses; empty: nothing does.
@@ -123,7 +132,7 @@ static std::string checkCompression(const CompileOptions &options) {
                          : "error-feedback of wire=" + options.wire;
   if (options.lowRank < 0 || options.lowRank > 64)
     return with + ": expected a rank from 0 to 64";
-  if (options.errorFeedback && !isScaledWire(options.wire))
+  if (options.errorFeedback && !isCompressedWire(options.wire))
     return "error-feedback: expected a wire of 8 bits or fewer";
   if (options.lowRank == 0 && !options.keepsLost())
     return "";
@@ -140,6 +149,21 @@ static std::string checkCompression(const CompileOptions &options) {
   if (hasLossScale(options))
     return with + ": expected no loss scaling, for a gradient that overflows "
                   "would stay in what is lost";
+  return "";
+}
+
+/// What keeps ranks from averaging momentum; empty: nothing does.
+static std::string checkFrozenVariance(const CompileOptions &options) {
+  std::string with = "freeze-variance";
+  if (!options.freezeVariance)
+    return "";
+  if (options.localSteps > 1)
+    return with + ": expected local-steps=1, where ranks average gradients";
+  if (options.zero != "0")
+    return with + ": expected zero=0, where ranks have whole momentum";
+  if (hasLossScale(options) || options.clipNorm > 0)
+    return with + ": expected no loss scaling or clip-norm, for it is not "
+                  "gradients that meet";
   return "";
 }
 
@@ -186,7 +210,7 @@ static std::string checkDeferral(const CompileOptions &options) {
     return with + ": expected zero=0, where ranks have whole gradients";
   if (isPipeline(options))
     return with + ": expected a mesh without stages";
-  if (options.lowRank || isScaledWire(options.wire))
+  if (options.lowRank || isCompressedWire(options.wire))
     return with + ": expected a wire of 16 bits or more, without compression";
   if (hasLossScale(options) || options.clipNorm > 0 || options.checkGradients)
     return with + ": expected updates that need no other gradient: no loss "
@@ -318,9 +342,10 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
     return failure();
   }
   if (!wire.empty() && wire != "f32" && wire != "f16" && wire != "bf16" &&
-      !isScaledWire(wire)) {
+      !isCompressedWire(wire)) {
     reason = "cannot send gradients as '" + wire +
-             "': expected f32, f16, bf16, i8, f8E4M3FN, f8E5M2, i4 or i1";
+             "': expected f32, f16, bf16, i8, f8E4M3FN, f8E5M2, i4, i1 or "
+             "top1of8 to top1of256, of a power of two";
     return failure();
   }
   if (wireMinBytes < -1) {
@@ -348,6 +373,10 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
   }
   if (std::string wrong = checkCompression(*this); !wrong.empty()) {
     reason = "cannot send gradients with " + wrong;
+    return failure();
+  }
+  if (std::string wrong = checkFrozenVariance(*this); !wrong.empty()) {
+    reason = "cannot compile with " + wrong;
     return failure();
   }
   if (std::string wrong = checkLocalSteps(*this); !wrong.empty()) {
@@ -467,12 +496,14 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     passes.addPass(createLocalStepsPass(local));
   }
 
+  if (options.freezeVariance)
+    passes.addPass(createFreezeVariancePass());
   DataParallelPassOptions dataParallel;
   dataParallel.size = ranks;
   dataParallel.microBatches = isLocal ? 1 : options.microBatches.getValue();
   // What is to be compressed keeps its type until its bucket is.
   dataParallel.wire =
-      isScaledWire(options.wire) ? "f32" : options.wire.getValue();
+      isCompressedWire(options.wire) ? "f32" : options.wire.getValue();
   dataParallel.averaging = options.averaging;
   addChecked(passes, createDataParallelPass(dataParallel));
   // On the mesh of the ranks that have different samples.
@@ -573,12 +604,12 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   combine.decompose = options.overlap;
   // Another order may take more memory, which only the schedule bounds.
   combine.reorder = options.overlap && options.memoryBytes == 0;
-  if (isScaledWire(options.wire)) {
+  if (isCompressedWire(options.wire)) {
     combine.compress = options.wire;
     combine.compressMinBytes = options.wireMinBytes;
   }
   addChecked(passes, createCombineCollectivesPass(combine), Meaning::Kept);
-  if (isScaledWire(options.wire)) {
+  if (isCompressedWire(options.wire)) {
     CompressCollectivesPassOptions compress;
     compress.type = options.wire;
     compress.minBytes = options.wireMinBytes;

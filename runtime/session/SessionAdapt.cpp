@@ -302,10 +302,13 @@ Error Session::takePlan(size_t bytes) {
   Error error = load(opened, 0, number, name);
   if (error && failure)
     return failure;
-  if (error)
+  if (error) {
+    // What makes such plans will go on to.
+    my.agent.reset();
     emit(MPCOMM_EVENT_NETWORK,
          concat("a plan made for this network cannot be used: ",
                 error.message()));
+  }
   return {};
 }
 

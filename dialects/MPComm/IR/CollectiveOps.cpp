@@ -108,25 +108,7 @@ LogicalResult ProgramOp::verifySymbolUses(SymbolTableCollection &symbols) {
 // AllReduceOp
 //===----------------------------------------------------------------------===//
 
-/// Whether the value, maybe cast, divided, cut or of another shape, is a
-/// gradient that the step before has left to this one.
-static bool isPending(Value value) {
-  for (Operation *op = value.getDefiningOp(); op && op->getNumOperands() == 1;
-       op = value.getDefiningOp())
-    value = op->getOperand(0);
-  auto argument = dyn_cast<BlockArgument>(value);
-  auto function = argument ? dyn_cast_if_present<FunctionOpInterface>(
-                                 argument.getOwner()->getParentOp())
-                           : FunctionOpInterface();
-  auto added = function ? function.getArgAttrOfType<StringAttr>(
-                              argument.getArgNumber(), kAddedAttr)
-                        : StringAttr();
-  return added && added == kTransientState;
-}
-
-bool AllReduceOp::isGather() {
-  return !getInputs().empty() && llvm::all_of(getInputs(), isPending);
-}
+bool AllReduceOp::isGather() { return (*this)->hasAttr(kPendingAttr); }
 
 LogicalResult AllReduceOp::inferReturnTypes(MLIRContext *,
                                             std::optional<Location> location,

@@ -135,9 +135,9 @@ LogicalResult ScanOp::verifySymbolUses(SymbolTableCollection &symbols) {
   body.getFunctionBody().walk([&](Operation *op) {
     bool isTerminator = op->hasTrait<OpTrait::IsTerminator>();
     if (isa<CallOpInterface, ScanOp, CollectiveOpInterface,
-            RankDependentOpInterface, AsyncOp, AwaitOp, OptimizerOpInterface,
-            UpdateFp8ScaleOp, UpdateLossScaleOp>(op) ||
-        (!isTerminator && !isMemoryEffectFree(op)))
+            RankDependentOpInterface, AsyncOp, AwaitOp, UpdateLossScaleOp>(
+            op) ||
+        isGradientUpdate(op) || (!isTerminator && !isMemoryEffectFree(op)))
       wrong = op;
     return wrong ? WalkResult::interrupt() : WalkResult::advance();
   });

@@ -204,11 +204,18 @@ LogicalResult MPCommDialect::verifyOperationAttribute(Operation *op,
     return success();
   }
   if (attr.getName() == kLocalUpdateAttr) {
-    if (!isa<UnitAttr>(attr.getValue()) ||
-        !isa<OptimizerOpInterface, UpdateFp8ScaleOp>(op))
+    if (!isa<UnitAttr>(attr.getValue()) || !isGradientUpdate(op))
       return op->emitOpError() << "expects '" << kLocalUpdateAttr
                                << "' to be a unit attribute of an update, got "
                                << attr.getValue();
+    return success();
+  }
+  if (attr.getName() == kPendingAttr) {
+    if (!isa<UnitAttr>(attr.getValue()) || !isa<AllReduceOp>(op))
+      return op->emitOpError()
+             << "expects '" << kPendingAttr
+             << "' to be a unit attribute of an all_reduce, got "
+             << attr.getValue();
     return success();
   }
   if (attr.getName() != getClusterAttrName())

@@ -96,6 +96,10 @@ CollectiveOpInterface mpcomm::getCollective(Operation *op) {
   return dyn_cast_or_null<CollectiveOpInterface>(op);
 }
 
+bool mpcomm::isGradientUpdate(Operation *op) {
+  return isa<OptimizerOpInterface, UpdateFp8ScaleOp>(op);
+}
+
 AsyncOp mpcomm::getAsync(Operation *op) {
   return dyn_cast_or_null<AsyncOp>(op->getParentOp());
 }

@@ -55,6 +55,11 @@ llvm::StringRef getResultName(mlir::FunctionOpInterface function,
 std::optional<int64_t> getDonation(mlir::FunctionOpInterface function,
                                    unsigned index);
 
+/// The argument of the function's body whose buffer result number `result`
+/// reuses: the state that it takes the place of. Null if there is none.
+mlir::BlockArgument getDonor(mlir::FunctionOpInterface function,
+                             unsigned result);
+
 /// Whether the role is state that passes from one step to the next: parameter,
 /// optimizer_state, buffer, loss_scale, rng.
 bool isStateRole(Role role);

@@ -141,8 +141,9 @@ struct CompileOptions : public CheckedOptions {
   Option<std::string> wire{
       *this, "wire",
       llvm::cl::desc("Wire type of gradients: f32, f16, bf16, or i8, f8E4M3FN, "
-                     "f8E5M2, i4, i1 (signs) with one scale per block; empty: "
-                     "their own type"),
+                     "f8E5M2, i4, i1 (signs) with one scale per block, or "
+                     "top1of8 to top1of256 (the largest of each 8 to 256); "
+                     "empty: their own type"),
       llvm::cl::init("")};
   Option<int64_t> wireMinBytes{
       *this, "wire-min-bytes",
@@ -153,7 +154,13 @@ struct CompileOptions : public CheckedOptions {
       *this, "error-feedback",
       llvm::cl::desc(
           "Adds what a `wire` of 8 bits or fewer loses of a gradient "
-          "to the next one; default: for i4 and i1"),
+          "to the next one; default: for i4, i1 and top1of8 to top1of256"),
+      llvm::cl::init(false)};
+  Option<bool> freezeVariance{
+      *this, "freeze-variance",
+      llvm::cl::desc("AdamW keeps its estimate of the variance, and ranks "
+                     "average momentum instead of gradients: what 1-bit Adam "
+                     "does after its warm-up"),
       llvm::cl::init(false)};
   Option<int64_t> lowRank{
       *this, "low-rank",

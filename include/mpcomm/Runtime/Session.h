@@ -610,7 +610,8 @@ typedef struct {
   /* What a plan may change of the numbers: "exact" (also null) is nothing, but
    * for the order of sums where the plan in use has that open, too; "bf16",
    * "f16", "i8", "f8E4M3FN", "f8E5M2", "i4" and "i1" are the narrowest type of
-   * gradients on the wire; "low-rank" may also send thin matrices. */
+   * gradients on the wire; "low-rank" may also send thin matrices, or some of
+   * the elements. */
   const char *numerics;
   double gain;          /* the share of the step by which another plan has to
                          * be faster; 0: 0.05                                */

@@ -328,7 +328,9 @@ def CompressCollectivesPass
     and `f8E5M2` with one f32 scale per `block` elements, the largest magnitude
     of the block over that of the format; `i4` and `i1` likewise with two and
     eight elements in a byte, of which `i1` has the signs, and as its scale the
-    mean magnitude of the block. Without `type`, only operands with
+    mean magnitude of the block; `top1of8` to `top1of256`, of a power of two, as
+    the largest of each so many elements in bf16 with its place in a byte, and
+    the others as zeros (top-k in blocks). Without `type`, only operands with
     `wire` or with 16-bit elements travel in their type, and the rest is
     unchanged; this is for networks that reduce in the wire type.
 
@@ -375,8 +377,8 @@ def CompressCollectivesPass
   }];
   let options = [
     Option<"type", "type", "std::string", "\"\"",
-           "Wire type of elements: f16, bf16, i8, f8E4M3FN, f8E5M2, i4 or i1; "
-           "empty: that of the op">,
+           "Wire type of elements: f16, bf16, i8, f8E4M3FN, f8E5M2, i4, i1 or "
+           "top1of8 to top1of256; empty: that of the op">,
     Option<"errorFeedback", "error-feedback", "bool", "false",
            "Add what is lost of a gradient to the next one">,
     Option<"block", "block", "int64_t", "256",

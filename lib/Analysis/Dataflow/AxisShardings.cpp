@@ -271,7 +271,7 @@ bool AxisShardings::visitExchanged(Operation *op, const ShardingRule &rule) {
   const ShardingFactor *factor = nullptr;
   for (OpOperand &operand : op->getOpOperands()) {
     AxisSharding held = get(operand.get());
-    if (held.isReplicated() && isUniform(operand.get()))
+    if (held.isReplicated())
       continue;
     const ShardingFactor *own =
         held.getKind() == AxisSharding::Exchanged
@@ -281,6 +281,11 @@ bool AxisShardings::visitExchanged(Operation *op, const ShardingRule &rule) {
       return markResults(op);
     factor = own;
   }
+  // All that came is treated in one way.
+  for (auto [operand, dim] : llvm::zip(op->getOperands(), factor->operands))
+    if (get(operand).isReplicated() &&
+        !(dim >= 0 ? isUniformAlong(operand, dim) : isUniform(operand)))
+      return markResults(op);
   bool changed = false;
   for (auto [result, dim] : llvm::zip(op->getResults(), factor->results))
     changed |= mark(result, dim >= 0 ? AxisSharding::exchanged(dim)

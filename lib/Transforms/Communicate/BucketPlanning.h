@@ -45,7 +45,7 @@ struct BucketLimits {
   bool decomposes = false;
   /// How buckets may travel compressed: where it is faster, or from so many
   /// bytes on.
-  std::optional<Compression> compression;
+  std::optional<WireFormat> compression;
   int64_t compressMinBytes = -1;
 };
 

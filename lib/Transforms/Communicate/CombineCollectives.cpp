@@ -55,7 +55,7 @@ struct CombineCollectives
             << WireFormat::kNames;
         return signalPassFailure();
       }
-      limits.compression = Compression{*format, WireFormat::kBlock};
+      limits.compression = *format;
       limits.compressMinBytes = compressMinBytes;
     }
 

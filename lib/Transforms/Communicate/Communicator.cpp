@@ -135,7 +135,7 @@ static bool isPartOfState(Value value) {
 }
 
 bool mpcomm::gathersState(BucketableOpInterface op) {
-  return isa<AllGatherOp>(op.getOperation()) &&
+  return op.getCollectiveKind() == CollectiveKind::AllGather &&
          llvm::all_of(op->getOperands(), isPartOfState);
 }
 

@@ -47,23 +47,25 @@ private:
   std::optional<WireFormat> getFormat(CollectiveOpInterface op) const;
   bool isWorthwhile(CollectiveOpInterface op, const WireFormat &wire,
                     const CostModel *model) const;
-  Value layOut(OpBuilder &builder, AllReduceOp op, int64_t padded,
+  Value layOut(OpBuilder &builder, CollectiveOpInterface op, int64_t padded,
                ArrayRef<BlockArgument> residuals) const;
-  Value layOutShares(OpBuilder &builder, ReduceScatterOp op, int64_t ranks,
-                     int64_t padded, ArrayRef<BlockArgument> residuals) const;
+  Value layOutShares(OpBuilder &builder, CollectiveOpInterface op,
+                     int64_t ranks, int64_t padded,
+                     ArrayRef<BlockArgument> residuals) const;
   Value sumShares(OpBuilder &builder, CollectiveOpInterface op,
                   const WireFormat &wire, const Encoded &received,
                   int64_t ranks) const;
-  Encoded gather(OpBuilder &builder, AllReduceOp op, int64_t ranks,
+  Encoded gather(OpBuilder &builder, CollectiveOpInterface op, int64_t ranks,
                  const Encoded &mine) const;
-  void handOut(OpBuilder &builder, AllReduceOp op, Value row) const;
+  void handOut(OpBuilder &builder, CollectiveOpInterface op, Value row) const;
   FailureOr<SmallVector<BlockArgument>> addResiduals(CollectiveOpInterface op);
   void setLost(BlockArgument residual, Value lost);
   void keepLost(OpBuilder &builder, Value lost,
                 ArrayRef<BlockArgument> residuals, ValueRange inputs);
-  LogicalResult rewrite(AllReduceOp op, const WireFormat &wire, int64_t ranks);
-  LogicalResult rewrite(ReduceScatterOp op, const WireFormat &wire,
-                        int64_t ranks);
+  LogicalResult rewriteReduction(CollectiveOpInterface op,
+                                 const WireFormat &wire, int64_t ranks);
+  LogicalResult rewriteScatter(CollectiveOpInterface op, const WireFormat &wire,
+                               int64_t ranks);
 
   /// Of functions whose collectives keep what they lose.
   llvm::MapVector<Operation *, std::shared_ptr<GradientState>> states;
@@ -77,19 +79,18 @@ CompressCollectives::getFormat(CollectiveOpInterface op) const {
   if (!isCompressible(op) || !isMovableCollective(op))
     return std::nullopt;
   if (!type.empty())
-    return WireFormat::get(op.getContext(), type);
+    return WireFormat::get(op.getContext(), type, block);
   // What is to travel in 16 bits and be summed in f32.
-  auto reduce = dyn_cast<AllReduceOp>(op.getOperation());
-  if (!reduce)
+  if (op.getCollectiveKind() != CollectiveKind::AllReduce)
     return std::nullopt;
-  Type element = getElementTypeOrSelf(reduce.getInputs().front().getType());
-  Type travels = reduce.getWire().value_or(element);
-  bool isHomogeneous = llvm::all_of(reduce.getInputs(), [&](Value input) {
+  Type element = getElementTypeOrSelf(op->getOperand(0).getType());
+  Type travels = op.getWireType() ? op.getWireType() : element;
+  bool isHomogeneous = llvm::all_of(op->getOperands(), [&](Value input) {
     return getElementTypeOrSelf(input.getType()) == element;
   });
   if (!isHomogeneous || travels.getIntOrFloatBitWidth() != 16)
     return std::nullopt;
-  return WireFormat(travels);
+  return WireFormat(travels, block);
 }
 
 static remark::RemarkOpts remarkNamed(Operation *op, StringRef name) {
@@ -112,10 +113,9 @@ bool CompressCollectives::isWorthwhile(CollectiveOpInterface op,
   if (failed(shape) || failed(plain))
     return true;
   // Each operand is laid in the row, and its result taken out.
-  double seconds =
-      getCompressedCost(*model, *shape, {wire, block}, op).at(bytes) +
-      2 * static_cast<double>(op->getNumOperands()) *
-          model->getCluster().device.launch;
+  double seconds = getCompressedCost(*model, *shape, wire, op).at(bytes) +
+                   2 * static_cast<double>(op->getNumOperands()) *
+                       model->getCluster().device.launch;
   if (seconds < plain->at(bytes))
     return true;
   remark::missed(op.getLoc(), remarkNamed(op, "NotCompressed"))
@@ -128,14 +128,14 @@ bool CompressCollectives::isWorthwhile(CollectiveOpInterface op,
 
 /// All operands, and what was lost of them before, as one row of f32, filled up
 /// with zeros.
-Value CompressCollectives::layOut(OpBuilder &builder, AllReduceOp op,
+Value CompressCollectives::layOut(OpBuilder &builder, CollectiveOpInterface op,
                                   int64_t padded,
                                   ArrayRef<BlockArgument> residuals) const {
   Location loc = op.getLoc();
   Type f32 = builder.getF32Type();
   SmallVector<Value> rows;
   int64_t elements = 0;
-  for (auto [i, input] : llvm::enumerate(op.getInputs())) {
+  for (auto [i, input] : llvm::enumerate(op->getOperands())) {
     int64_t count = countElements(input.getType());
     Value wide = castFloat(builder, loc, input, f32);
     if (!residuals.empty() && residuals[i])
@@ -156,7 +156,7 @@ Value CompressCollectives::layOut(OpBuilder &builder, AllReduceOp op,
 
 /// What rank r gets of all operands as row r of f32, filled up with zeros.
 Value CompressCollectives::layOutShares(
-    OpBuilder &builder, ReduceScatterOp op, int64_t ranks, int64_t padded,
+    OpBuilder &builder, CollectiveOpInterface op, int64_t ranks, int64_t padded,
     ArrayRef<BlockArgument> residuals) const {
   Location loc = op.getLoc();
   Type f32 = builder.getF32Type();
@@ -167,7 +167,7 @@ Value CompressCollectives::layOutShares(
     return arith::ConstantOp::create(
         builder, loc, DenseElementsAttr::get(rest, builder.getZeroAttr(f32)));
   };
-  for (auto [i, input] : llvm::enumerate(op.getInputs())) {
+  for (auto [i, input] : llvm::enumerate(op->getOperands())) {
     int64_t count = countElements(input.getType());
     Value wide = castFloat(builder, loc, input, f32);
     if (!residuals.empty() && residuals[i]) {
@@ -203,7 +203,7 @@ static Encoded exchange(OpBuilder &builder, CollectiveOpInterface op,
         .getOutputs()
         .front();
   };
-  return {send(mine.payload), mine.scales ? send(mine.scales) : Value()};
+  return {send(mine.payload), mine.ofBlocks ? send(mine.ofBlocks) : Value()};
 }
 
 /// The sum, or the mean, of what all ranks have sent this one.
@@ -229,8 +229,9 @@ Value CompressCollectives::sumShares(OpBuilder &builder,
   return arith::MulFOp::create(builder, loc, sum, share);
 }
 
-Encoded CompressCollectives::gather(OpBuilder &builder, AllReduceOp op,
-                                    int64_t ranks, const Encoded &mine) const {
+Encoded CompressCollectives::gather(OpBuilder &builder,
+                                    CollectiveOpInterface op, int64_t ranks,
+                                    const Encoded &mine) const {
   auto send = [&](Value value) -> Value {
     auto type = cast<RankedTensorType>(value.getType());
     SmallVector<int64_t> shape(type.getShape());
@@ -238,20 +239,20 @@ Encoded CompressCollectives::gather(OpBuilder &builder, AllReduceOp op,
     return AllGatherOp::create(builder, op.getLoc(), type.clone(shape), value,
                                op.getMeshAttr(), op.getAxesAttr(),
                                builder.getDenseI64ArrayAttr(0),
-                               op.getChannelAttr())
+                               builder.getI64IntegerAttr(op.getChannel()))
         .getOutputs()
         .front();
   };
-  return {send(mine.payload), mine.scales ? send(mine.scales) : Value()};
+  return {send(mine.payload), mine.ofBlocks ? send(mine.ofBlocks) : Value()};
 }
 
 /// Gives each result its part of the row.
-void CompressCollectives::handOut(OpBuilder &builder, AllReduceOp op,
+void CompressCollectives::handOut(OpBuilder &builder, CollectiveOpInterface op,
                                   Value row) const {
   Location loc = op.getLoc();
   auto rowType = cast<RankedTensorType>(row.getType());
   int64_t begin = 0;
-  for (Value result : op.getOutputs()) {
+  for (Value result : op->getResults()) {
     auto resultType = cast<RankedTensorType>(result.getType());
     int64_t count = resultType.getNumElements();
     Value part = row;
@@ -326,8 +327,8 @@ void CompressCollectives::keepLost(OpBuilder &builder, Value lost,
 
 /// `share`, of blocks, at the place of this rank in a row for all ranks, with
 /// zeros elsewhere.
-static Value placeShare(OpBuilder &builder, AllReduceOp op, Value share,
-                        int64_t ranks) {
+static Value placeShare(OpBuilder &builder, CollectiveOpInterface op,
+                        Value share, int64_t ranks) {
   Location loc = op.getLoc();
   auto shareType = cast<RankedTensorType>(share.getType());
   auto i32 = builder.getI32Type();
@@ -353,13 +354,13 @@ static Value placeShare(OpBuilder &builder, AllReduceOp op, Value share,
                                ArrayRef<int64_t>{1, 2}));
 }
 
-LogicalResult CompressCollectives::rewrite(AllReduceOp op,
-                                           const WireFormat &wire,
-                                           int64_t ranks) {
+LogicalResult CompressCollectives::rewriteReduction(CollectiveOpInterface op,
+                                                    const WireFormat &wire,
+                                                    int64_t ranks) {
   OpBuilder builder(op);
   Location loc = op.getLoc();
   int64_t elements = 0;
-  for (Value input : op.getInputs())
+  for (Value input : op->getOperands())
     elements += countElements(input.getType());
   FailureOr<SmallVector<BlockArgument>> residuals = addResiduals(op);
   if (failed(residuals))
@@ -367,6 +368,7 @@ LogicalResult CompressCollectives::rewrite(AllReduceOp op,
   bool keepsLost =
       llvm::any_of(*residuals, [](BlockArgument r) { return !!r; });
   // As many whole blocks for each rank.
+  int64_t block = wire.getBlock();
   int64_t blocks = llvm::divideCeil(elements, ranks * block);
   int64_t padded = ranks * blocks * block;
   Value row = layOut(builder, op, padded, *residuals);
@@ -388,7 +390,7 @@ LogicalResult CompressCollectives::rewrite(AllReduceOp op,
                                        wire.decode(builder, loc, mine));
     Value ofSum = arith::SubFOp::create(builder, loc, sum,
                                         wire.decode(builder, loc, sumEncoded));
-    if (op.getReduction() == Reduction::Mean)
+    if (op.getCollectiveReduction() == Reduction::Mean)
       ofSum = arith::MulFOp::create(
           builder, loc, ofSum,
           arith::ConstantOp::create(
@@ -399,27 +401,28 @@ LogicalResult CompressCollectives::rewrite(AllReduceOp op,
     lost = arith::AddFOp::create(builder, loc, lost,
                                  placeShare(builder, op, ofSum, ranks));
     keepLost(builder, reshapeTo(builder, loc, lost, padded), *residuals,
-             op.getInputs());
+             op->getOperands());
   }
 
   remark::passed(op.getLoc(), remarkNamed(op, "Compressed"))
       << remark::metric("bytes", CostModel::getWireBytes(op))
-      << remark::metric("compressed", wire.getBytes(padded, block));
-  op.erase();
+      << remark::metric("compressed", wire.getBytes(padded));
+  op->erase();
   return success();
 }
 
-LogicalResult CompressCollectives::rewrite(ReduceScatterOp op,
-                                           const WireFormat &wire,
-                                           int64_t ranks) {
+LogicalResult CompressCollectives::rewriteScatter(CollectiveOpInterface op,
+                                                  const WireFormat &wire,
+                                                  int64_t ranks) {
   OpBuilder builder(op);
   Location loc = op.getLoc();
   int64_t elements = 0; // of a rank's share
-  for (Value output : op.getOutputs())
+  for (Value output : op->getResults())
     elements += countElements(output.getType());
   FailureOr<SmallVector<BlockArgument>> residuals = addResiduals(op);
   if (failed(residuals))
     return failure();
+  int64_t block = wire.getBlock();
   int64_t blocks = llvm::divideCeil(elements, block);
   int64_t padded = blocks * block;
   Value shares = reshapeTo(builder, loc,
@@ -451,7 +454,7 @@ LogicalResult CompressCollectives::rewrite(ReduceScatterOp op,
                                            wire.decode(builder, loc, mine)),
                      {ranks, padded});
   int64_t begin = 0;
-  for (auto [i, output] : llvm::enumerate(op.getOutputs())) {
+  for (auto [i, output] : llvm::enumerate(op->getResults())) {
     int64_t end = begin + countElements(output.getType());
     Value part = cut(sum, begin, end);
     output.replaceAllUsesWith(
@@ -468,8 +471,8 @@ LogicalResult CompressCollectives::rewrite(ReduceScatterOp op,
   }
   remark::passed(op.getLoc(), remarkNamed(op, "Compressed"))
       << remark::metric("bytes", CostModel::getWireBytes(op))
-      << remark::metric("compressed", wire.getBytes(ranks * padded, block));
-  op.erase();
+      << remark::metric("compressed", wire.getBytes(ranks * padded));
+  op->erase();
   return success();
 }
 
@@ -509,10 +512,9 @@ void CompressCollectives::runOnOperation() {
     if (!wire || failed(ranks) || *ranks < 2 ||
         !isWorthwhile(op, *wire, model ? &*model : nullptr))
       continue;
-    auto reduce = dyn_cast<AllReduceOp>(op.getOperation());
-    if (failed(reduce ? rewrite(reduce, *wire, *ranks)
-                      : rewrite(cast<ReduceScatterOp>(op.getOperation()), *wire,
-                                *ranks)))
+    if (failed(op.getCollectiveKind() == CollectiveKind::AllReduce
+                   ? rewriteReduction(op, *wire, *ranks)
+                   : rewriteScatter(op, *wire, *ranks)))
       return signalPassFailure();
     changed = true;
   }

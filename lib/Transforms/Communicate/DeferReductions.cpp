@@ -55,7 +55,7 @@ struct Deferrable {
   AllReduceOp reduce;
   SmallVector<Operation *> chain; // of its result alone, in the block's order
   OptimizerOpInterface update;
-  SmallVector<Updated> states;       // the first is the parameter
+  SmallVector<Updated> states; // the first is the parameter
   llvm::SmallSetVector<Value, 2> scalars;
 };
 
@@ -111,14 +111,6 @@ static bool isFloatScalar(Value value) {
   return type && type.getRank() == 0 && type.getElementType().isF32();
 }
 
-/// The argument whose place result `number` of the step takes.
-static BlockArgument getReplaced(func::FuncOp step, unsigned number) {
-  for (BlockArgument argument : step.getArguments())
-    if (getDonation(step, argument.getArgNumber()) == int64_t(number))
-      return argument;
-  return {};
-}
-
 /// The state that the update computes: each result takes the place of an
 /// argument that the update reads, and nothing else reads it.
 bool DeferReductions::findStates(Deferrable &found) {
@@ -127,7 +119,7 @@ bool DeferReductions::findStates(Deferrable &found) {
     if (!result.hasOneUse() || *result.getUsers().begin() != exit)
       return false;
     unsigned number = result.use_begin()->getOperandNumber();
-    BlockArgument before = getReplaced(step, number);
+    BlockArgument before = getDonor(step, number);
     if (!before || before.getType() != result.getType() ||
         !llvm::is_contained(found.update->getOperands(), Value(before)))
       return false;
@@ -151,15 +143,14 @@ std::optional<Deferrable> DeferReductions::find(AllReduceOp op) {
   SmallVector<Operation *> worklist(op->getUsers());
   while (!worklist.empty()) {
     Operation *user = worklist.pop_back_val();
-    if (isa<SgdUpdateOp, AdamwUpdateOp, UpdateOp>(user)) {
-      if (found.update && found.update != user)
+    if (auto update = dyn_cast<OptimizerOpInterface>(user)) {
+      if (found.update && found.update != update)
         return std::nullopt;
-      found.update = cast<OptimizerOpInterface>(user);
+      found.update = update;
       continue;
     }
     if (user->getBlock() != body || user->getNumRegions() > 0 ||
-        !isMemoryEffectFree(user) || isa<OptimizerOpInterface>(user) ||
-        user->hasTrait<OpTrait::IsTerminator>())
+        !isMemoryEffectFree(user) || user->hasTrait<OpTrait::IsTerminator>())
       return std::nullopt;
     if (chain.insert(user))
       llvm::append_range(worklist, user->getUsers());
@@ -303,7 +294,8 @@ LogicalResult DeferReductions::defer(ArrayRef<Deferrable> chosen) {
     mapping.map(gradient, left);
     if (divide)
       builder.clone(*divide, mapping);
-    builder.clone(*reduce, mapping);
+    builder.clone(*reduce, mapping)
+        ->setAttr(kPendingAttr, builder.getUnitAttr());
     SmallVector<Operation *> ops(each.chain);
     ops.push_back(each.update);
     for (Operation *op : ops) {

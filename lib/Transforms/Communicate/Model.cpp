@@ -68,8 +68,8 @@ std::optional<CostCurve> mpcomm::getTwoLevelCost(const CostModel &model,
 }
 
 bool mpcomm::isCompressible(CollectiveOpInterface op) {
-  auto scatter = dyn_cast<ReduceScatterOp>(op.getOperation());
-  if (!scatter && !isa<AllReduceOp>(op.getOperation()))
+  bool isScatter = op.getCollectiveKind() == CollectiveKind::ReduceScatter;
+  if (!isScatter && op.getCollectiveKind() != CollectiveKind::AllReduce)
     return false;
   bool isSum = op.getCollectiveReduction() == Reduction::Sum ||
                op.getCollectiveReduction() == Reduction::Mean;
@@ -77,7 +77,7 @@ bool mpcomm::isCompressible(CollectiveOpInterface op) {
     auto type = dyn_cast<RankedTensorType>(input.getType());
     auto element = dyn_cast<FloatType>(getElementTypeOrSelf(input.getType()));
     return element && element.getWidth() <= 32 &&
-           (!scatter || (type && type.getRank() == 1));
+           (!isScatter || (type && type.getRank() == 1));
   });
   Type accumulate = op.getAccumulateType();
   return isSum && areFloats && accumulate && accumulate.isF32();
@@ -85,7 +85,7 @@ bool mpcomm::isCompressible(CollectiveOpInterface op) {
 
 CostCurve mpcomm::getCompressedCost(const CostModel &model,
                                     const GroupShape &shape,
-                                    const Compression &compression,
+                                    const WireFormat &format,
                                     CollectiveOpInterface op) {
   auto ranks = static_cast<double>(shape.ranks);
   double elements = 0, stored = 0;
@@ -101,20 +101,18 @@ CostCurve mpcomm::getCompressedCost(const CostModel &model,
   // Of one byte of the plain payload: elements, and what they are encoded and
   // in memory.
   double share = elements / plain;
-  const WireFormat &format = compression.format;
   double sent = share *
-                static_cast<double>(
-                    format.getBytes(compression.block, compression.block)) /
-                static_cast<double>(compression.block);
+                static_cast<double>(format.getBytes(format.getBlock())) /
+                static_cast<double>(format.getBlock());
   double wide = share * 4, narrow = stored / plain;
   double traffic = (narrow + wide) +      // row
                    (wide + sent) +        // encode
                    (sent + wide / ranks); // sum
   const DeviceModel &device = model.getCluster().device;
-  double messages = format.isScaled() ? 2 : 1;
+  double messages = format.hasBlocks() ? 2 : 1;
   std::vector<CostLine> ways;
   CostCurve exchange = model.getCollective(CollectiveKind::AllToAll, shape);
-  if (isa<ReduceScatterOp>(op.getOperation())) {
+  if (op.getCollectiveKind() == CollectiveKind::ReduceScatter) {
     traffic += (wide + narrow) / ranks; // hand out
     for (const CostLine &a : exchange.pieces)
       ways.push_back(makeLine(

@@ -37,12 +37,6 @@ std::optional<CostCurve> getTwoLevelCost(const CostModel &model,
                                          const GroupShape &shape,
                                          unsigned level);
 
-/// A format for the wire, and how many elements share a scale.
-struct Compression {
-  WireFormat format;
-  int64_t block;
-};
-
 /// Whether an all_reduce may be exchanged, summed in f32, and gathered, or a
 /// reduce_scatter of rows exchanged and summed: a sum or mean of floats of up
 /// to 32 bits that says `accumulate f32`.
@@ -55,7 +49,7 @@ bool isCompressible(CollectiveOpInterface op);
 /// decode and hand out; and a launch for each of the kernels between. Launches
 /// for each operand are left out.
 CostCurve getCompressedCost(const CostModel &model, const GroupShape &shape,
-                            const Compression &compression,
+                            const WireFormat &format,
                             CollectiveOpInterface op);
 
 /// Seconds that it takes to lay `tensors` tensors of `bytes` in all in one row

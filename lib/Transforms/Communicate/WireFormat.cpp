@@ -22,9 +22,24 @@
 using namespace mlir;
 using namespace mpcomm;
 
-std::optional<WireFormat> WireFormat::get(MLIRContext *context,
-                                          StringRef name) {
+/// Elements of a block in `top1ofN`; 0 for other names.
+static int64_t getSparseBlock(StringRef name) {
+  int64_t block = 0;
+  if (!name.consume_front("top1of") || name.starts_with("0") ||
+      name.getAsInteger(10, block) || block < 8 || block > 256 ||
+      !llvm::isPowerOf2_64(block))
+    return 0;
+  return block;
+}
+
+std::optional<WireFormat> WireFormat::get(MLIRContext *context, StringRef name,
+                                          int64_t block) {
   Builder builder(context);
+  if (int64_t sparse = getSparseBlock(name)) {
+    WireFormat format(builder.getBF16Type(), sparse);
+    format.isSparse = true;
+    return format;
+  }
   Type type = llvm::StringSwitch<Type>(name)
                   .Case("f16", builder.getF16Type())
                   .Case("bf16", builder.getBF16Type())
@@ -34,7 +49,7 @@ std::optional<WireFormat> WireFormat::get(MLIRContext *context,
                   .Default(Type());
   if (!type)
     return std::nullopt;
-  WireFormat format(type);
+  WireFormat format(type, block);
   if (type.isInteger(8)) {
     name.drop_front().getAsInteger(10, format.bits);
     format.limit = (1 << (format.bits - 1)) - 1;
@@ -48,9 +63,11 @@ std::optional<WireFormat> WireFormat::get(MLIRContext *context,
   return format;
 }
 
-int64_t WireFormat::getBytes(int64_t elements, int64_t block) const {
+int64_t WireFormat::getBytes(int64_t elements) const {
+  if (isSparse)
+    return elements / block * 3;
   int64_t payload = elements * bits / 8;
-  return isScaled() ? payload + elements / block * 4 : payload;
+  return hasBlocks() ? payload + elements / block * 4 : payload;
 }
 
 static Value splat(OpBuilder &builder, Location loc, Value like,
@@ -123,10 +140,79 @@ Value WireFormat::unpack(OpBuilder &builder, Location loc, Value bytes) const {
                                type.getRank() - 1);
 }
 
+/// The places of a block's elements, along the last dimension of `shape`.
+static Value placesIn(OpBuilder &builder, Location loc,
+                      ArrayRef<int64_t> shape) {
+  return IotaOp::create(builder, loc,
+                        RankedTensorType::get(shape, builder.getI32Type()),
+                        static_cast<int64_t>(shape.size()) - 1);
+}
+
+/// Of equals the first is sent.
+Encoded WireFormat::encodeLargest(OpBuilder &builder, Location loc,
+                                  Value value) const {
+  auto type = cast<RankedTensorType>(value.getType());
+  SmallVector<int64_t> last = {type.getRank() - 1};
+  auto ofBlocks = [&](Type element) {
+    return RankedTensorType::get(type.getShape().drop_back(), element);
+  };
+  Value magnitudes = math::AbsFOp::create(builder, loc, value);
+  Value largest =
+      ReduceOp::create(builder, loc, ofBlocks(type.getElementType()),
+                       Reduction::Max, magnitudes, last);
+  Value isLargest =
+      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ, magnitudes,
+                            repeat(builder, loc, largest, type));
+  Value places = placesIn(builder, loc, type.getShape());
+  Type i32 = builder.getI32Type();
+  // The largest is no number where an element is none: any place is right.
+  Value place = ReduceOp::create(
+      builder, loc, ofBlocks(i32), Reduction::Min,
+      arith::SelectOp::create(
+          builder, loc, isLargest, places,
+          splat(builder, loc, places, static_cast<double>(block - 1))),
+      last);
+  Value isSent = arith::CmpIOp::create(
+      builder, loc, arith::CmpIPredicate::eq, places,
+      repeat(builder, loc, place, cast<RankedTensorType>(places.getType())));
+  Value sent = ReduceOp::create(
+      builder, loc, ofBlocks(type.getElementType()), Reduction::Sum,
+      arith::SelectOp::create(builder, loc, isSent, value,
+                              splat(builder, loc, value, 0)),
+      last);
+  Value isFinite = arith::CmpFOp::create(
+      builder, loc, arith::CmpFPredicate::OLT, largest,
+      splat(builder, loc, largest, std::numeric_limits<double>::infinity()));
+  sent = arith::SelectOp::create(builder, loc, isFinite, sent, largest);
+  return {castFloat(builder, loc, sent, this->type),
+          arith::TruncIOp::create(builder, loc, ofBlocks(builder.getI8Type()),
+                                  place)};
+}
+
+Value WireFormat::decodeLargest(OpBuilder &builder, Location loc,
+                                const Encoded &encoded) const {
+  Value sent = castFloat(builder, loc, encoded.payload, builder.getF32Type());
+  auto blocks = cast<RankedTensorType>(sent.getType());
+  SmallVector<int64_t> shape(blocks.getShape());
+  shape.push_back(block);
+  auto type = RankedTensorType::get(shape, builder.getF32Type());
+  Value places = placesIn(builder, loc, shape);
+  Value place = arith::ExtUIOp::create(
+      builder, loc, blocks.clone(builder.getI32Type()), encoded.ofBlocks);
+  Value isSent = arith::CmpIOp::create(
+      builder, loc, arith::CmpIPredicate::eq, places,
+      repeat(builder, loc, place, cast<RankedTensorType>(places.getType())));
+  Value values = repeat(builder, loc, sent, type);
+  return arith::SelectOp::create(builder, loc, isSent, values,
+                                 splat(builder, loc, values, 0));
+}
+
 Encoded WireFormat::encode(OpBuilder &builder, Location loc,
                            Value value) const {
+  if (isSparse)
+    return encodeLargest(builder, loc, value);
   auto type = cast<RankedTensorType>(value.getType());
-  if (!isScaled())
+  if (!hasBlocks())
     return {castFloat(builder, loc, value, this->type), Value()};
   auto scaleType =
       RankedTensorType::get(type.getShape().drop_back(), type.getElementType());
@@ -168,12 +254,14 @@ Encoded WireFormat::encode(OpBuilder &builder, Location loc,
 
 Value WireFormat::decode(OpBuilder &builder, Location loc,
                          const Encoded &encoded) const {
+  if (isSparse)
+    return decodeLargest(builder, loc, encoded);
   Value payload = encoded.payload;
   if (bits < 8)
     payload = unpack(builder, loc, payload);
   auto type =
       cast<RankedTensorType>(payload.getType()).clone(builder.getF32Type());
-  if (!isScaled())
+  if (!hasBlocks())
     return castFloat(builder, loc, encoded.payload, builder.getF32Type());
   Value value;
   if (isa<FloatType>(this->type))
@@ -188,5 +276,5 @@ Value WireFormat::decode(OpBuilder &builder, Location loc,
   }
   return arith::MulFOp::create(
       builder, loc, value,
-      repeat(builder, loc, encoded.scales, cast<RankedTensorType>(type)));
+      repeat(builder, loc, encoded.ofBlocks, cast<RankedTensorType>(type)));
 }

@@ -96,26 +96,24 @@ LogicalResult LocalSteps::checkOptions() {
 /// Result number `result` is state: what takes the place of an argument.
 LogicalResult LocalSteps::findState(unsigned result, Role role) {
   Value value = body->getTerminator()->getOperand(result);
-  auto *before = llvm::find_if(body->getArguments(), [&](BlockArgument a) {
-    return getDonation(step, a.getArgNumber()) == int64_t(result);
-  });
-  if (before == body->getArguments().end())
+  BlockArgument before = getDonor(step, result);
+  if (!before)
     return step.emitOpError()
            << "computes " << describeResult(step, result)
            << ", expected an argument that donates its buffer to it, to hand "
               "it to the next local step";
-  if (before->getType() != value.getType())
+  if (before.getType() != value.getType())
     return step.emitOpError()
            << "computes " << describeResult(step, result) << " of type "
            << value.getType() << ", expected that of "
-           << describeArgument(step, before->getArgNumber())
+           << describeArgument(step, before.getArgNumber())
            << ", which it takes the place of";
   if (role == Role::LossScale)
     return step.emitOpError()
            << "has a scale of the loss, " << describeResult(step, result)
            << ", expected none: ranks that overflow alone would no longer have "
               "one scale";
-  states.push_back({*before, result});
+  states.push_back({before, result});
   return success();
 }
 
@@ -178,7 +176,7 @@ LogicalResult LocalSteps::findRoles() {
 void LocalSteps::markUpdates() {
   UnitAttr mark = UnitAttr::get(&getContext());
   getOperation().walk([&](Operation *op) {
-    if (isa<OptimizerOpInterface, UpdateFp8ScaleOp>(op))
+    if (isGradientUpdate(op))
       op->setAttr(kLocalUpdateAttr, mark);
   });
 }

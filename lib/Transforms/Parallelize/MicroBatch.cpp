@@ -97,7 +97,7 @@ void MicroBatch::findUpdatePhase(bool hasStages) {
     bool ends = op.hasTrait<OpTrait::IsTerminator>();
     op.walk([&](Operation *nested) {
       auto collective = dyn_cast<CollectiveOpInterface>(nested);
-      ends |= isa<OptimizerOpInterface, AsyncOp, UpdateFp8ScaleOp>(nested) ||
+      ends |= isGradientUpdate(nested) || getAsync(nested) ||
               (collective && !isInMicroBatch(collective, hasStages));
       for (Value operand : nested->getOperands())
         if (Operation *def = operand.getDefiningOp())
@@ -251,26 +251,24 @@ LogicalResult MicroBatch::addState(OpOperand &returned, Role role) {
       (role != Role::Buffer && !varying.contains(value)))
     return success();
   unsigned index = returned.getOperandNumber();
-  auto *argument = llvm::find_if(body->getArguments(), [&](BlockArgument a) {
-    return getDonation(step, a.getArgNumber()) == int64_t(index);
-  });
-  if (argument == body->getArguments().end())
+  BlockArgument argument = getDonor(step, index);
+  if (!argument)
     return step.emitOpError()
            << "computes " << describeResult(step, index)
            << " in the micro-batch, expected an argument that donates its "
               "buffer to it, to hand it to the next";
   bool isKnown = llvm::any_of(states, [&](const MicroBatchState &state) {
-    return state.before == *argument;
+    return state.before == argument;
   });
-  if (value == *argument || isKnown)
+  if (value == argument || isKnown)
     return success();
-  if (argument->getType() != value.getType())
+  if (argument.getType() != value.getType())
     return step.emitOpError()
            << "computes " << describeResult(step, index) << " of type "
            << value.getType() << " in the micro-batch, expected that of "
-           << describeArgument(step, argument->getArgNumber())
+           << describeArgument(step, argument.getArgNumber())
            << ", which it takes the place of";
-  states.push_back({*argument, value, &separateReductions(returned)});
+  states.push_back({argument, value, &separateReductions(returned)});
   return success();
 }
 

@@ -14,7 +14,7 @@
 using namespace mprt;
 
 /// The network has changed if the bandwidth has by more than this factor.
-static constexpr double changeFactor = 1.25;
+static constexpr double changeFactor = 1.4;
 /// A plan that was left is not taken again at bandwidths this near.
 static constexpr double barFactor = 1.15;
 /// A plan whose step is longer than this share of the shortest is no match for
@@ -22,10 +22,14 @@ static constexpr double barFactor = 1.15;
 static constexpr double matchShare = 1.10;
 /// A gain of this share of the step is no noise.
 static constexpr double sureGain = 0.20;
-/// A plan is left again if the one before is shorter by this share.
-static constexpr double regret = 0.01;
-/// Weight of the newest measurement of what a plan takes.
-static constexpr double newest = 0.5;
+/// A plan is left again after trialLength reviews if the one before is shorter
+/// by the first share, and at once if by the second.
+static constexpr double regret = 0.01, sureRegret = 0.15;
+static constexpr unsigned trialLength = 2;
+/// Another plan has to be better by so many times what reviews are off.
+static constexpr double noiseFactor = 2;
+/// Of the newest measurement, in a mean.
+static constexpr double leastWeight = 0.15;
 
 double mprt::interpolate(const std::vector<double> &bandwidths,
                          const std::vector<double> &values, double at) {
@@ -62,6 +66,8 @@ double mprt::bandwidthFor(const ManifestForecast &forecast,
 }
 
 unsigned mprt::wireBits(const std::string &wire) {
+  if (wire.rfind("top", 0) == 0) // not even a bit of each element
+    return 0;
   size_t digit = wire.find_first_of("0123456789");
   return digit == std::string::npos
              ? 64
@@ -93,14 +99,18 @@ bool mprt::isAllowed(const ManifestGraph &own, const ManifestGraph &plan,
 Policy::Policy(PolicyOptions options, std::vector<PolicyPlan> plans,
                size_t current)
     : options(options), all(std::move(plans)), current(current),
-      expectations(all.size()), correction(all.size()), barredAt(all.size()),
-      isTried(all.size()) {}
+      expectations(all.size()), correction(all.size()), noise(all.size()),
+      found(all.size()), barredAt(all.size()), isTried(all.size()) {}
 
-double Policy::simulated(size_t plan, double slowness) const {
+void Policy::Mean::add(double newest) {
+  value += std::max(1.0 / ++count, leastWeight) * (newest - value);
+}
+
+double Policy::simulated(size_t plan, double bandwidth, double slowness) const {
   const ManifestForecast &forecast = all[plan].forecast;
   // Where all takes `slowness` times as long, that is a faster link.
-  return slowness * interpolate(forecast.bandwidth, forecast.step,
-                                measuredBandwidth * slowness);
+  return slowness *
+         interpolate(forecast.bandwidth, forecast.step, bandwidth * slowness);
 }
 
 static bool isNear(double a, double b, double factor) {
@@ -116,6 +126,8 @@ void Policy::add(PolicyPlan plan) {
   all.push_back(std::move(plan));
   expectations.push_back(0);
   correction.emplace_back();
+  noise.emplace_back();
+  found.emplace_back();
   barredAt.emplace_back();
   isTried.push_back(false);
 }
@@ -126,9 +138,12 @@ void Policy::use(size_t plan) {
   current = plan;
   before.reset();
   candidate.reset();
-  // Another plan finds another bandwidth on the same network.
-  settledAt = 0;
   wasOff = false;
+}
+
+void Policy::forgetNetwork() {
+  found.assign(all.size(), Mean());
+  slowness = Mean();
 }
 
 static std::string milliseconds(double seconds) {
@@ -145,31 +160,49 @@ PolicyDecision Policy::switchTo(size_t plan, const PolicyInput &input,
   return {plan, std::move(reason)};
 }
 
-PolicyDecision Policy::review(const PolicyInput &input) {
+/// Takes in what was measured, and expects of each plan what follows from that;
+/// returns whether the network looks like another one, which is not sure yet.
+bool Policy::takeIn(const PolicyInput &input) {
   const ManifestForecast &own = all[current].forecast;
-  measuredBandwidth = bandwidthFor(own, input.communication);
+  double bandwidth = bandwidthFor(own, input.communication);
+  double slow = own.compute > 0 ? input.compute / own.compute : 1;
+  double took = input.seconds / simulated(current, bandwidth, slow);
   // What happens once may be noise.
-  bool isOff =
-      settledAt != 0 && !isNear(settledAt, measuredBandwidth, changeFactor);
+  bool isOff = found[current].count &&
+               !isNear(found[current].value, bandwidth, changeFactor);
   bool isChanged = isOff && wasOff;
   wasOff = isOff && !isChanged;
-  if (settledAt == 0 || isChanged)
-    settledAt = measuredBandwidth;
   if (isChanged) {
     explores = true;
     isTried.assign(all.size(), false);
+    forgetNetwork();
   }
   isTried[current] = true;
-  double slowness = own.compute > 0 ? input.compute / own.compute : 1;
-  double found = input.seconds / simulated(current, slowness);
-  std::optional<double> &known = correction[current];
-  known = known && !isOff ? *known + newest * (found - *known) : found;
-  for (size_t plan = 0; plan < all.size(); ++plan)
-    expectations[plan] =
-        simulated(plan, slowness) * correction[plan].value_or(found);
-  // Of the plan in use, without what is noise.
-  double taken = simulated(current, slowness) * *known;
-  expectations[current] = taken;
+  if (!wasOff) {
+    Mean &known = correction[current];
+    if (isChanged)
+      known = Mean();
+    else if (known.count)
+      noise[current].add(std::abs(took / known.value - 1));
+    known.add(took);
+    found[current].add(bandwidth);
+    slowness.add(slow);
+    took = known.value;
+    bandwidth = found[current].value;
+    slow = slowness.value;
+  }
+  measuredBandwidth = bandwidth;
+  for (size_t plan = 0; plan < all.size(); ++plan) {
+    const Mean &its = correction[plan];
+    expectations[plan] = simulated(plan, bandwidth, slow) *
+                         (plan == current || !its.count ? took : its.value);
+  }
+  return wasOff;
+}
+
+PolicyDecision Policy::review(const PolicyInput &input) {
+  bool isOff = takeIn(input);
+  double taken = expectations[current];
   while (!switches.empty() &&
          switches.front() + options.budgetSteps <= input.step)
     switches.pop_front();
@@ -179,15 +212,19 @@ PolicyDecision Policy::review(const PolicyInput &input) {
   network << "at " << 8e-6 * measuredBandwidth << " Mb/s";
   if (before) {
     size_t previous = *before;
-    before.reset();
-    if (expectations[previous] < (1 - regret) * input.seconds) {
+    bool isOver = ++trialReviews >= trialLength;
+    double share = isOver ? regret : sureRegret;
+    if (expectations[previous] < (1 - share) * taken) {
       barredAt[current] = triedAt;
       std::string reason = network.str() + " '" + all[current].name +
-                           "' took " + milliseconds(input.seconds) +
-                           ", where '" + all[previous].name + "' takes " +
+                           "' took " + milliseconds(taken) + ", where '" +
+                           all[previous].name + "' takes " +
                            milliseconds(expectations[previous]);
       return switchTo(previous, input, std::move(reason));
     }
+    if (!isOver)
+      return {current, ""};
+    before.reset();
   }
   auto isOpen = [&](size_t plan) { return plan != current && !isBarred(plan); };
   size_t best = current;
@@ -195,7 +232,8 @@ PolicyDecision Policy::review(const PolicyInput &input) {
     if (isOpen(plan) && expectations[plan] < expectations[best])
       best = plan;
   bool isTrial = false;
-  if (expectations[best] > (1 - options.gain) * taken) {
+  double gain = std::max(options.gain, noiseFactor * noise[current].value);
+  if (expectations[best] > (1 - gain) * taken) {
     best = current;
     for (size_t plan = 0; explores && plan < all.size(); ++plan)
       if (isOpen(plan) && !isTried[plan] &&
@@ -221,7 +259,10 @@ PolicyDecision Policy::review(const PolicyInput &input) {
                        milliseconds(taken) + ", " +
                        milliseconds(expectations[best]) + " are expected of '" +
                        all[best].name + "'";
+  if (isOff)
+    forgetNetwork();
   PolicyDecision decision = switchTo(best, input, std::move(reason));
   before = previous;
+  trialReviews = 0;
   return decision;
 }

@@ -73,10 +73,20 @@ public:
   const std::vector<PolicyPlan> &plans() const { return all; }
 
 private:
+  /// A mean over reviews, in which the newest of many has some weight left.
+  struct Mean {
+    double value = 0;
+    unsigned count = 0;
+    void add(double newest);
+  };
+
   /// What the simulator says of a plan, where computation takes `slowness`
   /// times what it was simulated to take.
-  double simulated(size_t plan, double slowness) const;
+  double simulated(size_t plan, double bandwidth, double slowness) const;
   bool isBarred(size_t plan) const;
+  /// What was measured of the network is that of another one from here on.
+  void forgetNetwork();
+  bool takeIn(const PolicyInput &input);
   PolicyDecision switchTo(size_t plan, const PolicyInput &input,
                           std::string reason);
 
@@ -86,19 +96,23 @@ private:
   double measuredBandwidth = 0;
   std::vector<double> expectations;
   /// By plan: what it took, of what was simulated; nothing of plans that have
-  /// not run.
-  std::vector<std::optional<double>> correction;
+  /// not run. By what share of itself a review was off that, where there was
+  /// nothing but noise.
+  std::vector<Mean> correction, noise;
+  /// By plan: the bandwidth that it finds on this network; and how many times
+  /// what was simulated computation takes.
+  std::vector<Mean> found;
+  Mean slowness;
   /// By plan: the bandwidth at which it was tried and left again, as the plan
   /// before it had measured it, which will measure it again.
   std::vector<std::optional<double>> barredAt;
   /// The plan before, while the current one has not shown yet what it takes;
-  /// and the bandwidth by which it was chosen.
+  /// the bandwidth by which it was chosen, and how many reviews ago.
   std::optional<size_t> before;
   double triedAt = 0;
+  unsigned trialReviews = 0;
   /// The plan that the last review would have gone to, had it been sure.
   std::optional<size_t> candidate;
-  /// The bandwidth for which the plan was chosen; 0: before the first review.
-  double settledAt = 0;
   /// At the last review the bandwidth was another; it is not sure yet.
   bool wasOff = false;
   /// Since the network has changed, plans about as good by the simulator are
@@ -117,14 +131,14 @@ double interpolate(const std::vector<double> &bandwidths,
 /// The bandwidth at which a plan's collectives take so long.
 double bandwidthFor(const ManifestForecast &forecast, double communication);
 
-/// How many bits a gradient has on the wire of a plan with that `wire` option;
-/// 64 where it has all that it has.
+/// How many bits an element of a gradient has on the wire of a plan with that
+/// `wire` option; 64 where it has all that it has, 0 where some have none.
 unsigned wireBits(const std::string &wire);
 
 /// Whether `plan` computes what `own` does: with 64 for `leastBits` by the same
 /// options; with fewer but for a wire of so many bits and more, or one as wide
-/// as that of `own`; with 0 also for gradients that
-/// are sent as thin matrices.
+/// as that of `own`; with 0 also for gradients
+/// that are sent as thin matrices.
 bool isAllowed(const ManifestGraph &own, const ManifestGraph &plan,
                unsigned leastBits);
 

@@ -1,4 +1,4 @@
-# Gradients sent in 8, 4 and 1 bits with error feedback. Of a loss that is linear in the
+# Gradients sent in 8, 4 and 1 bits, or as the largest of each few, with error feedback. Of a loss that is linear in the
 # parameters gradients are known, whatever the parameters are: after any number of steps,
 # what was added to a parameter and what ranks have left over are all of the gradients, for
 # every format, number of ranks and bucket, with ZeRO and in pipelines. A run that resumes goes on bit for bit, and a
@@ -40,8 +40,8 @@ def linear_batch(step, rank):
             torch.randn(SAMPLES, 70, generator=generator))
 
 
-def linear(mesh, options, steps):
-    """The parameters; the checkpoint `linear` has the rest."""
+def linear(mesh, options, steps, file):
+    """The parameters; the checkpoint `file` has the rest."""
     torch.set_num_threads(1)
     net = linear_model()
     rule = torch.optim.SGD(net.parameters(), lr=RATE)
@@ -50,13 +50,13 @@ def linear(mesh, options, steps):
     with mpcomm.Session(program) as session:
         for step in range(steps):
             session.step(linear_batch(step, session.rank))
-        session.save(os.path.join(FOLDER, "linear"))
+        session.save(os.path.join(FOLDER, file))
         return session.state_dict()
 
 
-def left_over(ranks):
-    """The mean over ranks of what is left over, by the checkpoint that was just written."""
-    return low_rank.sums(os.path.join(FOLDER, "linear"), ranks)
+def left_over(file, ranks):
+    """The mean over ranks of what is left over, by the checkpoint."""
+    return low_rank.sums(os.path.join(FOLDER, file), ranks)
 
 
 def check_sums():
@@ -70,24 +70,26 @@ def check_sums():
                 gradients[0].append(t.T @ x / SAMPLES / ranks)
                 gradients[1].append(t.sum(0) / SAMPLES / ranks)
         whole = [sum(g) for g in gradients]
-        for wire in ("i8", "f8E4M3FN", "i4", "i1"):
-            for buckets in ("none", "one"):
-                options = {"wire": wire, "error_feedback": True, "buckets": buckets}
-                state = mpcomm.launch(linear, np=ranks, args=(f"dp:{ranks}", options, steps))[0]
-                left = left_over(ranks)
-                assert sorted(left) == ["bias", "weight"], left.keys()
-                start = linear_model().state_dict()
-                for name, gradient in zip(("weight", "bias"), whole):
-                    moved = (start[name].double() - state[name].double()) / RATE
-                    rest = left[name].reshape(gradient.shape)
-                    # Each step rounds the parameter, the mean, the sum with what was left and
-                    # what is left: 2^-24 of each, of which the parameter is divided by the rate.
-                    bound = 2 ** -24 * (steps + 1) * (start[name].abs().max() / RATE
-                                                      + 8 * ranks * gradient.abs().max() + 8)
-                    worst = (moved + rest - gradient).abs().max()
-                    assert worst < bound, (ranks, wire, buckets, name, worst, bound)
-                    # It is not nothing that was left over.
-                    assert rest.abs().max() > 100 * bound or wire in ("i8", "f8E4M3FN"), rest
+        formats = [(wire, buckets) for wire in ("i8", "f8E4M3FN", "i4", "i1", "top1of8", "top1of256")
+                   for buckets in ("none", "one")]
+        states = low_rank.launch_each(linear, ranks, [
+            (f"dp:{ranks}", {"wire": wire, "error_feedback": True, "buckets": buckets}, steps,
+             wire + buckets) for wire, buckets in formats])
+        for (wire, buckets), (state, *_) in zip(formats, states):
+            left = left_over(wire + buckets, ranks)
+            assert sorted(left) == ["bias", "weight"], left.keys()
+            start = linear_model().state_dict()
+            for name, gradient in zip(("weight", "bias"), whole):
+                moved = (start[name].double() - state[name].double()) / RATE
+                rest = left[name].reshape(gradient.shape)
+                # Each step rounds the parameter, the mean, the sum with what was left and
+                # what is left: 2^-24 of each, of which the parameter is divided by the rate.
+                bound = 2 ** -24 * (steps + 1) * (start[name].abs().max() / RATE
+                                                  + 8 * ranks * gradient.abs().max() + 8)
+                worst = (moved + rest - gradient).abs().max()
+                assert worst < bound, (ranks, wire, buckets, name, worst, bound)
+                # It is not nothing that was left over.
+                assert rest.abs().max() > 100 * bound or wire in ("i8", "f8E4M3FN"), rest
         print(ranks, "ranks: nothing is lost")
 
 
@@ -111,7 +113,7 @@ def part_batch(step, rank, parts):
                                              for i in range(parts))))
 
 
-def in_parts(mesh, options, steps):
+def in_parts(mesh, options, steps, file):
     torch.set_num_threads(1)
     net = Two()
     rule = torch.optim.SGD(net.parameters(), lr=RATE, momentum=MOMENTUM)
@@ -121,7 +123,7 @@ def in_parts(mesh, options, steps):
     with mpcomm.Session(program) as session:
         for step in range(steps):
             session.step(part_batch(step, session.data_rank, parts))
-        session.save(os.path.join(FOLDER, "linear"))
+        session.save(os.path.join(FOLDER, file))
         buffers = session.optimizer_state_dict()["state"]
         return session.state_dict(), {name: buffers[i]["momentum_buffer"] for i, (name, _)
                                       in enumerate(net.named_parameters())}
@@ -143,10 +145,12 @@ def check_parts():
                 gradients[0].append(t.T @ x / SAMPLES / data / parts)
                 gradients[1].append(t.sum(0) / SAMPLES / data / parts)
         weight, bias = (sum(g) for g in gradients)
-        for wire in ("i8", "i1") if ranks == 2 else ("i4",):
-            options = {"wire": wire, "error_feedback": True, **layout}
-            state, buffers = mpcomm.launch(in_parts, np=ranks, args=(mesh, options, steps))[0]
-            left = left_over(data)
+        wires = ("i8", "i1", "top1of32") if ranks == 2 else ("i4",)
+        results = low_rank.launch_each(in_parts, ranks, [
+            (mesh, {"wire": wire, "error_feedback": True, **layout}, steps, "parts" + wire)
+            for wire in wires])
+        for wire, ((state, buffers), *_) in zip(wires, results):
+            left = left_over("parts" + wire, data)
             assert sorted(left) == ["a.bias", "a.weight", "b.weight"], (layout, left.keys())
             start = Two().state_dict()
             for name, gradient in (("a.weight", weight), ("a.bias", bias),
@@ -159,13 +163,13 @@ def check_parts():
                 bound = 2 ** -24 * (steps + 1) * (start[name].abs().max() / RATE
                                                   + 8 * data * parts * gradient.abs().max() + 8)
                 worst = (moved + rest - gradient).abs().max()
-                assert worst < bound, (mesh, options, name, worst, bound)
-                assert rest.abs().max() > 100 * bound or wire == "i8", (mesh, options, rest)
+                assert worst < bound, (mesh, layout, wire, name, worst, bound)
+                assert rest.abs().max() > 100 * bound or wire == "i8", (mesh, layout, rest)
         print(mesh, layout, "nothing is lost")
 
     for layout in ({"zero": 2, "micro_batches": 2}, {"precision": "f16"}):
         try:
-            in_parts("dp:2", {"wire": "i4", **layout}, 1)
+            in_parts("dp:2", {"wire": "i4", **layout}, 1, "refused")
             raise AssertionError(layout)
         except mpcomm.CompileError as error:
             assert "expected zero=0 or 1, or one micro-batch" in str(error) or \
@@ -202,17 +206,18 @@ def classifier(options, steps, save=None, resume=None, seed=0):
 def check_learning():
     steps = 300
 
-    def end(options, seed=0):
-        losses = mpcomm.launch(classifier, np=2, args=(options, steps, None, None, seed))[0]
-        return sum(losses[-100:]) / 100
     # What other samples make of it in f32 is the noise.
-    exact = [end({}, seed) for seed in range(4)]
+    cases = [({}, steps, None, None, seed) for seed in range(4)]
+    wires = ("i1", "top1of32")
+    cases += [({"wire": wire, "error_feedback": feedback}, steps)
+              for wire in wires for feedback in (True, False)]
+    ends = [sum(losses[-100:]) / 100 for losses, _ in low_rank.launch_each(classifier, 2, cases)]
+    exact = ends[:4]
     bound = max(exact) + max(exact) - min(exact)
-    with_it = end({"wire": "i1"})
-    without = end({"wire": "i1", "error_feedback": False})
-    print(f"f32 {min(exact):.4f} to {max(exact):.4f}, signs {with_it:.4f}, without feedback "
-          f"{without:.4f}")
-    assert with_it < bound < without, (exact, with_it, without)
+    for wire, with_it, without in zip(wires, ends[4::2], ends[5::2]):
+        print(f"f32 {min(exact):.4f} to {max(exact):.4f}, {wire} {with_it:.4f}, without feedback "
+              f"{without:.4f}")
+        assert with_it < bound < without, (wire, exact, with_it, without)
 
     options = {"wire": "i4"}
     whole = mpcomm.launch(classifier, np=2, args=(options, 40, "half"))

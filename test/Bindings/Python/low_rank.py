@@ -44,6 +44,15 @@ def rule(net):
     return torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
 
 
+def each(function, cases):
+    return [function(*case) for case in cases]
+
+
+def launch_each(function, ranks, cases):
+    """By case, what `function` returns on each rank; one start of the ranks for all of them."""
+    return list(zip(*mpcomm.launch(each, np=ranks, args=(function, cases))))
+
+
 # --- the paper ---
 
 def orthonormal(columns):

@@ -28,14 +28,17 @@ CLUSTER = {"schema": "mpcomm-cluster-1", "name": "far", "source": "made up",
            "algorithms": ["ring"]}
 
 
-def trained(command, steps):
-    """Losses, what was told, the last look, and the plan at the end."""
+def trained(command, steps, made=None):
+    """Losses, what was told, the last look, and the plan at the end. Before the last steps it
+    waits for the file `made`."""
     torch.manual_seed(0)
     told, losses = [], []
     with mpcomm.Session(os.path.join(FOLDER, "step.so")) as session:
         session.load_state_dict({"weight": torch.zeros(4, 2), "bias": torch.zeros(2)})
         session.adapt(every=5, plan_command=command)
         for step in range(steps):
+            while made and step == steps - 20 and not os.path.exists(made):
+                time.sleep(0.05)
             generator = torch.Generator().manual_seed(2 * step + session.rank)
             x = torch.randn(8, 4, generator=generator)
             losses.append(session.step({"x": x, "y": torch.stack([x.sum(1), x[:, 0]], 1)}))
@@ -77,11 +80,14 @@ def main():
     assert link["bandwidth"] > 1e4 and cluster["source"].startswith("measured while"), cluster
     assert abs(line["beta"] * link["bandwidth"] - 1) < 1e-9, cluster
 
-    for command, message in (("echo no licence >&2; exit 3", "has made no plan: no licence"),
-                             ("true", "'true' has made no plan"),
-                             ("echo nothing > $MPCOMM_PLAN",
+    made = os.path.join(FOLDER, "made")
+    for command, message in (("echo no licence >&2; touch $DONE; exit 3", "has made no plan: no licence"),
+                             ("touch $DONE", "has made no plan"),
+                             ("echo nothing > $MPCOMM_PLAN; touch $DONE",
                               "a plan made for this network cannot be used: ")):
-        found = mpcomm.launch(trained, np=2, args=(command, 60))
+        if os.path.exists(made):
+            os.remove(made)
+        found = mpcomm.launch(trained, np=2, args=(command.replace("$DONE", made), 60, made))
         for rank, (losses, told, network, plan) in enumerate(found):
             assert len(losses) == 60 and plan == "" and network["switches"] == 0
             texts = [text for kind, _, text in told

@@ -6,7 +6,7 @@
 // RUN: mpcomm-opt %s --mpcomm-combine-collectives="cluster=%S/Inputs/one-level.json compress=i8 compress-min-bytes=100000" | FileCheck %s --check-prefix=PLAIN
 // RUN: mpcomm-opt %s --mpcomm-combine-collectives="cluster=%S/Inputs/one-level.json compress=i8" --remarks-filter="mpcomm-combine-collectives" --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=TIMES
 // RUN: not mpcomm-opt %s --mpcomm-combine-collectives="compress=i3" 2>&1 | FileCheck %s --check-prefix=TYPE
-// TYPE: error: cannot compress to 'i3', expected f16, bf16, i8, f8E4M3FN, f8E5M2, i4 or i1
+// TYPE: error: cannot compress to 'i3', expected f16, bf16, i8, f8E4M3FN, f8E5M2, i4, i1 or top1of8 to top1of256
 
 mpcomm.mesh @mesh <["dp" = 2]>
 

@@ -8,8 +8,11 @@
 // RUN: not mpcomm-opt %s --mpcomm-compress-collectives="type=i8 block=0" --split-input-file 2>&1 | FileCheck %s --check-prefix=BLOCK
 
 // RUN: not mpcomm-opt %s --mpcomm-compress-collectives="type=i1 block=12" --split-input-file 2>&1 | FileCheck %s --check-prefix=BYTES
+// RUN: not mpcomm-opt %s --mpcomm-compress-collectives="type=top1of12" --split-input-file 2>&1 | FileCheck %s --check-prefix=TOP
+// RUN: not mpcomm-opt %s --mpcomm-compress-collectives="type=top1of512" --split-input-file 2>&1 | FileCheck %s --check-prefix=TOP
+// TOP: error: cannot send as 'top1of{{[0-9]+}}', expected f16
 // BYTES: error: expected a block of whole bytes, got 12 elements of i1
-// TYPE: error: cannot send as 'i3', expected f16, bf16, i8, f8E4M3FN, f8E5M2, i4 or i1
+// TYPE: error: cannot send as 'i3', expected f16, bf16, i8, f8E4M3FN, f8E5M2, i4, i1 or top1of8 to top1of256
 // BLOCK: error: expected a block of 1 to 1048576 elements and at least 0 bytes (-1: what pays), got 0 and -1
 // SMALL-NOT: all_to_all
 

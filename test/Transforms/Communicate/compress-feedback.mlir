@@ -1,5 +1,6 @@
 // RUN: mpcomm-opt %s --mpcomm-compress-collectives="type=i1 block=8 min-bytes=0 error-feedback=true" | FileCheck %s
 // RUN: mpcomm-opt %s --mpcomm-compress-collectives="type=i4 block=8 min-bytes=0" | FileCheck %s --check-prefix=FOUR
+// RUN: mpcomm-opt %s --mpcomm-compress-collectives="type=top1of8 min-bytes=0 error-feedback=true" | FileCheck %s --check-prefix=TOP
 
 // Two ranks have a block of 8 elements each. Of 1-bit elements it is one byte, of 4-bit ones four.
 // What is lost of the gradient is a result; the loss, which has no parameter, loses it for good.
@@ -20,6 +21,19 @@ mpcomm.mesh @mesh <["dp" = 2]>
 // FOUR-NOT: residual
 // FOUR: mpcomm.all_to_all(%{{.*}}) {{.*}} : (tensor<2x1x4xi8>) -> tensor<2x1x4xi8>
 // FOUR-NOT: mpcomm.axis_index
+
+// Of a block there is the largest element, and its place.
+
+// TOP: func @train_step
+// TOP: %[[ABS:.*]] = math.absf %[[X:.*]] : tensor<2x1x8xf32>
+// TOP: %[[MAX:.*]] = mpcomm.reduce max %[[ABS]], dims = [2]
+// TOP: %[[PLACE:.*]] = mpcomm.reduce min %{{.*}}, dims = [2] : (tensor<2x1x8xi32>) -> tensor<2x1xi32>
+// TOP: %[[SENT:.*]] = mpcomm.reduce sum %{{.*}}, dims = [2] : (tensor<2x1x8xf32>) -> tensor<2x1xf32>
+// TOP: arith.select %{{.*}}, %[[SENT]], %[[MAX]]
+// TOP: mpcomm.all_to_all(%{{.*}}) {{.*}} : (tensor<2x1xbf16>) -> tensor<2x1xbf16>
+// TOP: mpcomm.all_to_all(%{{.*}}) {{.*}} : (tensor<2x1xi8>) -> tensor<2x1xi8>
+// TOP: mpcomm.all_gather(%{{.*}}) {{.*}} : (tensor<1xbf16>) -> tensor<2xbf16>
+// TOP: arith.extui %{{.*}} : tensor<2xi8> to tensor<2xi32>
 func.func @train_step(
     %w: tensor<13xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},
     %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr"},

@@ -658,7 +658,8 @@ class Session:
         every       steps between looks; 0: adapts no longer
         numerics    "exact": plans that compute the same. "bf16", "f16", "i8", "f8E4M3FN",
                     "f8E5M2", "i4", "i1": also those with gradients as narrow as that on
-                    the wire; "low-rank": and those that send them as thin matrices
+                    the wire; "low-rank": and those that send them as thin matrices, or
+                    some of their elements ("top1of32")
         gain        the share of a step by which another plan has to be faster
         budget      switches in 1000 steps
         watch_only  looks, and stays with the plan

@@ -61,6 +61,8 @@ inline constexpr llvm::StringLiteral kTagAttr = "mpcomm.tag";
 /// Unit attribute of an update that a rank makes by its own gradients, between
 /// two meetings of the ranks.
 inline constexpr llvm::StringLiteral kLocalUpdateAttr = "mpcomm.local_update";
+/// Unit attribute of a reduction of what the step before has left to this one.
+inline constexpr llvm::StringLiteral kPendingAttr = "mpcomm.pending";
 
 namespace detail {
 
@@ -139,6 +141,10 @@ namespace mpcomm {
 /// `op` as a collective, or the collective in `op` if it is an `mpcomm.async`;
 /// null otherwise.
 CollectiveOpInterface getCollective(mlir::Operation *op);
+
+/// Whether `op` changes state by what gradients are: optimizer ops, and
+/// `mpcomm.update_fp8_scale`.
+bool isGradientUpdate(mlir::Operation *op);
 
 /// An operand of a bucket: that of another op, or a range of its elements.
 struct BucketOperand {

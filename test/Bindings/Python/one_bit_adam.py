@@ -1,0 +1,168 @@
+# AdamW with a variance that stays as it is: losses are those of 1-bit Adam's second phase,
+# computed here in f64, also with micro-batches; a step of AdamW can follow. With signs
+# on the wire a classifier then learns as with AdamW in f32, which it does not where signs stand
+# for gradients.
+#
+# REQUIRES: torch, compiler
+# RUN: rm -rf %t && mkdir %t
+# RUN: %python %s %t
+#
+# Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+import os
+import sys
+
+import low_rank  # beside this file
+import mpcomm
+import torch
+from low_rank import batches, model
+from torch import nn
+
+FOLDER = sys.argv[1]
+WARM, FROZEN, AFTER = 8, 8, 4
+STEPS = WARM + FROZEN + AFTER
+LR, BETAS, EPS, DECAY = 0.01, (0.9, 0.99), 1e-8, 0.1
+
+
+def is_frozen(step):
+    return WARM <= step < WARM + FROZEN
+
+
+def adamw(net):
+    return torch.optim.AdamW(net.parameters(), lr=LR, betas=BETAS, eps=EPS, weight_decay=DECAY)
+
+
+def reference(ranks, micro_batches, dtype):
+    """Losses of the mean model of all ranks."""
+    net = model().to(dtype)
+    parameters = list(net.parameters())
+    first = [torch.zeros_like(p) for p in parameters]
+    second = [torch.zeros_like(p) for p in parameters]
+    losses = []
+    for step in range(STEPS):
+        gradients, loss = [torch.zeros_like(p) for p in parameters], 0.0
+        for rank in range(ranks):
+            x, labels = batches(step, rank, micro_batches)
+            own = nn.functional.cross_entropy(net(x.to(dtype)), labels)
+            for total, part in zip(gradients, torch.autograd.grad(own, parameters)):
+                total += part / ranks
+            loss += own.item() / ranks
+        losses.append(loss)
+        with torch.no_grad():
+            for p, g, m, v in zip(parameters, gradients, first, second):
+                estimate = v / (1 - BETAS[1] ** step) if step else v
+                m.mul_(BETAS[0]).add_(g, alpha=1 - BETAS[0])
+                if is_frozen(step):
+                    v.copy_(estimate * (1 - BETAS[1] ** (step + 1)))
+                else:
+                    v.mul_(BETAS[1]).add_(g * g, alpha=1 - BETAS[1])
+                    estimate = v / (1 - BETAS[1] ** (step + 1))
+                p.mul_(1 - LR * DECAY)
+                p.sub_(LR * (m / (1 - BETAS[0] ** (step + 1))) / (estimate.sqrt() + EPS))
+    return losses
+
+
+def trained(mesh, options, save=None, resume=None):
+    torch.set_num_threads(1)
+    net = model()
+    parts = options.get("micro_batches", 1)
+    program = mpcomm.compile(net, nn.functional.cross_entropy, adamw(net), batches(0, 0, parts),
+                             mesh=mesh, variants={"frozen": {**options, "freeze_variance": True}}, **options)
+    losses = []
+    with mpcomm.Session(program) as session:
+        if resume:
+            session.resume(os.path.join(FOLDER, resume))
+        for step in range(session.steps, STEPS):
+            session.switch("frozen" if is_frozen(step) else "")
+            losses.append(session.step(batches(step, session.data_rank, parts)))
+            if save and step + 1 == WARM + FROZEN // 2:
+                session.save(os.path.join(FOLDER, save))
+    return losses
+
+
+def check_losses():
+    for ranks, layouts in ((1, [{}]), (2, [{}, {"micro_batches": 3},
+                                           {"average": "before"}])):
+        results = low_rank.launch_each(trained, ranks,
+                                       [(f"dp:{ranks}", options) for options in layouts])
+        for options, (losses, *_) in zip(layouts, results):
+            parts = options.get("micro_batches", 1)
+            exact = reference(ranks, parts, torch.float64)
+            rounded = reference(ranks, parts, torch.float32)
+            # PyTorch's own f32 is off by S; sums in another order may be by as much, and more.
+            bound = 8 * max(abs(a - b) for a, b in zip(exact, rounded))
+            worst = max(abs(a - b) for a, b in zip(exact, losses))
+            print(ranks, options, f"{worst:.1e} of {bound:.1e}")
+            assert worst <= bound, (ranks, options, exact, losses)
+    whole, rest = low_rank.launch_each(trained, 2, [("dp:2", {}, "half"),
+                                                    ("dp:2", {}, None, "half")])
+    for one, other in zip(whole, rest):
+        assert one[WARM + FROZEN // 2:] == other, "a resumed run has other losses"
+
+
+# --- learning ---
+
+CLASSES, WIDTH, LONG = 10, 32, 800
+
+
+def classifier(variant, seed=0):
+    """Losses with AdamW for a quarter of the steps, then with the plan of the variant's options."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(WIDTH, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
+                        nn.Linear(64, CLASSES))
+    rule = torch.optim.AdamW(net.parameters(), lr=5e-3, betas=(0.9, 0.99))
+    centres = 0.5 * torch.randn(CLASSES, WIDTH, generator=torch.Generator().manual_seed(5))
+
+    def batch(step, rank):
+        generator = torch.Generator().manual_seed(1000 * step + rank + 500 * seed)
+        labels = torch.randint(CLASSES, (16,), generator=generator)
+        return centres[labels] + torch.randn(16, WIDTH, generator=generator), labels
+    program = mpcomm.compile(net, nn.functional.cross_entropy, rule, batch(0, 0), mesh="dp:2",
+                             variants={"late": {"wire_min_bytes": 0, **variant}})
+    losses = []
+    with mpcomm.Session(program) as session:
+        for step in range(LONG):
+            if step == LONG // 4:
+                session.switch("late")
+            losses.append(session.step(batch(step, session.rank)))
+    return losses
+
+
+def check_learning():
+    # What other samples make of it in f32 is the noise.
+    cases = [({}, seed) for seed in range(4)]
+    cases += [({"wire": "i1", "freeze_variance": True},), ({"wire": "i1"},)]
+    ends = [sum(losses[-100:]) / 100 for losses, _ in low_rank.launch_each(classifier, 2, cases)]
+    exact, (frozen, gradients) = ends[:4], ends[4:]
+    bound = max(exact) + max(exact) - min(exact)
+    print(f"f32 {min(exact):.4f} to {max(exact):.4f}, 1-bit Adam {frozen:.4f}, Adam with signs "
+          f"of gradients {gradients:.4f}")
+    assert frozen < bound < gradients, (exact, frozen, gradients)
+
+
+def refuse(options, message):
+    net = model()
+    try:
+        mpcomm.compile(net, nn.functional.cross_entropy,
+                       options.pop("rule", adamw)(net), batches(0, 0, 1), mesh="dp:2",
+                       freeze_variance=True, **options)
+        raise AssertionError(message)
+    except mpcomm.CompileError as error:
+        assert message in str(error), error
+
+
+def main():
+    check_losses()
+    check_learning()
+    refuse({"local_steps": 2}, "freeze-variance: expected local-steps=1")
+    refuse({"zero": 1}, "freeze-variance: expected zero=0")
+    refuse({"clip_norm": 1.0}, "freeze-variance: expected no loss scaling or clip-norm")
+    refuse({"precision": "f16"}, "freeze-variance: expected no loss scaling or clip-norm")
+    refuse({"rule": lambda net: torch.optim.SGD(net.parameters(), lr=0.1)},
+           "has no mpcomm.adamw_update, expected one")
+
+
+if __name__ == "__main__":
+    main()

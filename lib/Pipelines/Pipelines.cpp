@@ -153,9 +153,9 @@ static std::string checkCompression(const CompileOptions &options) {
 }
 
 /// What keeps ranks from averaging momentum; empty: nothing does.
-static std::string checkFrozenVariance(const CompileOptions &options) {
-  std::string with = "freeze-variance";
-  if (!options.freezeVariance)
+static std::string checkMomentum(const CompileOptions &options) {
+  std::string with = "average-momentum";
+  if (!options.averageMomentum)
     return "";
   if (options.localSteps > 1)
     return with + ": expected local-steps=1, where ranks average gradients";
@@ -375,7 +375,7 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
     reason = "cannot send gradients with " + wrong;
     return failure();
   }
-  if (std::string wrong = checkFrozenVariance(*this); !wrong.empty()) {
+  if (std::string wrong = checkMomentum(*this); !wrong.empty()) {
     reason = "cannot compile with " + wrong;
     return failure();
   }
@@ -496,8 +496,8 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     passes.addPass(createLocalStepsPass(local));
   }
 
-  if (options.freezeVariance)
-    passes.addPass(createFreezeVariancePass());
+  if (options.averageMomentum)
+    passes.addPass(createAverageMomentumPass());
   DataParallelPassOptions dataParallel;
   dataParallel.size = ranks;
   dataParallel.microBatches = isLocal ? 1 : options.microBatches.getValue();

@@ -154,7 +154,7 @@ LogicalResult mpcomm::describeGraph(ModuleOp module,
   add("wire", options.wire.getValue());
   add("error-feedback", options.keepsLost() ? "true" : "false");
   add("low-rank", llvm::Twine(options.lowRank.getValue()));
-  add("freeze-variance", options.freezeVariance ? "true" : "false");
+  add("average-momentum", options.averageMomentum ? "true" : "false");
   add("local-steps", llvm::Twine(options.localSteps.getValue()));
   addNumber("outer-lr", options.outerLR);
   addNumber("outer-momentum", options.outerMomentum);

@@ -156,11 +156,11 @@ struct CompileOptions : public CheckedOptions {
           "Adds what a `wire` of 8 bits or fewer loses of a gradient "
           "to the next one; default: for i4, i1 and top1of8 to top1of256"),
       llvm::cl::init(false)};
-  Option<bool> freezeVariance{
-      *this, "freeze-variance",
-      llvm::cl::desc("AdamW keeps its estimate of the variance, and ranks "
-                     "average momentum instead of gradients: what 1-bit Adam "
-                     "does after its warm-up"),
+  Option<bool> averageMomentum{
+      *this, "average-momentum",
+      llvm::cl::desc("Ranks average momentum instead of gradients; AdamW then "
+                     "keeps its estimate of the variance, as 1-bit Adam does "
+                     "after its warm-up"),
       llvm::cl::init(false)};
   Option<int64_t> lowRank{
       *this, "low-rank",

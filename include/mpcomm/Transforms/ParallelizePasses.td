@@ -281,47 +281,51 @@ def LocalStepsPass : Pass<"mpcomm-local-steps", "::mlir::ModuleOp"> {
                            "::mpcomm::MPCommDialect"];
 }
 
-def FreezeVariancePass : Pass<"mpcomm-freeze-variance", "::mlir::ModuleOp"> {
-  let summary = "Has ranks average AdamW's momentum, with the variance as it is";
+def AverageMomentumPass : Pass<"mpcomm-average-momentum", "::mlir::ModuleOp"> {
+  let summary = "Has ranks average momentum instead of gradients";
   let description = [{
-    The second phase of 1-bit Adam (Tang et al., "1-bit Adam: Communication
-    Efficient Large-Scale Training with Adam's Convergence Speed", ICML 2021,
-    algorithm 1). An update by Adam is not linear in the gradient, so that what
-    compression loses of one gradient and gives to the next is not made up for;
-    with a variance that no longer changes it is linear in the momentum.
+    What compression loses of a gradient and gives to the next one comes late,
+    and momentum then amplifies it. What it loses of the momentum does not come
+    twice: it is as if that had been sent later (Tang et al., "1-bit Adam:
+    Communication Efficient Large-Scale Training with Adam's Convergence Speed",
+    ICML 2021, algorithm 1 and, of SGD, theorem 1).
 
-    Each `mpcomm.adamw_update` becomes an `mpcomm.update` whose gradient is what
-    the gradient makes of the momentum, m' = beta1 * m + (1 - beta1) * grad:
-    `mpcomm-data-parallel` averages that over ranks instead of the gradient. The
-    estimate of the variance, v / (1 - beta2^step), stays what it was before:
-    v' = v * (1 - beta2^step) / (1 - beta2^(step - 1)), so that a step of AdamW
-    can follow. Where it is 0, an element has never had a gradient, and stays, but for
-    its weight decay. The step is a plan with the state of the one that it
+    Each `mpcomm.sgd_update` with a momentum buffer, and each
+    `mpcomm.adamw_update`, becomes an `mpcomm.update` whose gradient is what the
+    gradient makes of the momentum: momentum * b + grad, or beta1 * m +
+    (1 - beta1) * grad. `mpcomm-data-parallel` averages that over ranks instead
+    of the gradient. Of SGD nothing else changes: weight decay is added to what
+    ranks have averaged.
+
+    An update by Adam is not linear in the gradient. The estimate of the
+    variance, v / (1 - beta2^step), stays what it was before: v' = v *
+    (1 - beta2^step) / (1 - beta2^(step - 1)), so that a step of AdamW can
+    follow. Where it is 0, an element has never had a gradient, and stays, but
+    for its weight decay. The step is a plan with the state of the one that it
     comes from: a job warms up with AdamW and then switches to this.
 
     Assumes: Form 1; AdamW has made steps before.
 
-    Guarantees: Form 1. It is an error if there is no `mpcomm.adamw_update`, or
+    Guarantees: Form 1. It is an error if there is no update with momentum, or
     if the gradient of one is handed on by another optimizer op (clipped, or
     scaled): that is not the one which ranks would average.
 
-    Numerics: another optimizer.
+    Numerics: of SGD reassociating, of AdamW another optimizer.
 
     Example:
     ```mlir
-    %p1, %m1, %v1 = mpcomm.adamw_update %p, %g, %m, %v, %step, %lr, beta1 = 0.9, beta2 = 0.999, eps = 1.0e-08, weight_decay = 0.01
-        : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>)
+    %p1, %b1 = mpcomm.sgd_update %p, %g, %lr, %b, momentum = 0.9, weight_decay = 0.0
+        : (tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
     ```
     becomes
     ```mlir
-    %a = arith.mulf %m, <0.9> : tensor<8xf32>
-    %b = arith.mulf %g, <0.1> : tensor<8xf32>
-    %c = arith.addf %a, %b : tensor<8xf32>
-    %p1, %m1, %v1 = mpcomm.update %p, %c, %m, %v, %step, %lr {optimizer = "1-bit Adam"}
-        : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) { ... }
+    %a = arith.mulf %b, <0.9> : tensor<8xf32>
+    %c = arith.addf %a, %g : tensor<8xf32>
+    %p1, %b1 = mpcomm.update %p, %c, %b, %lr {optimizer = "SGD of momentum"}
+        : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>) -> (tensor<8xf32>, tensor<8xf32>) { ... }
     ```
 
-    Counts (analysis remark `FreezeVariance`): updates.
+    Counts (analysis remark `AverageMomentum`): updates by SGD and by AdamW.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect",

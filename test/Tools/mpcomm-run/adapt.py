@@ -86,6 +86,15 @@ def main():
     run("--checkpoint", path("e"))
     assert tensors("d") == tensors("e") and tensors("d"), "an update is not in the checkpoint"
 
+    # After a warm-up: before it the losses are those of the program, then another's.
+    run("--variant", "narrow", "--variant-after", "7", "--log", path("warm"))
+    both = losses("warm")
+    assert both[:8] == losses("plain")[:8] and both[8:] != losses("plain")[8:], both
+    run("--steps", "7", "--checkpoint", path("w"))
+    run("--variant", "narrow", "--variant-after", "7", "--resume", path("w"), "--log",
+        path("resumed"))
+    assert losses("resumed") == both[7:], "a resumed run has other losses"
+    run("--variant-after", "7", fails="--variant-after requires --variant")
     run("--variant", "nothing", fails="no variant 'nothing', expected one of 'one', 'narrow', 'late'")
     run("--adapt", "f33", fails="--adapt or --monitor: options: numerics 'f33', expected one of exact")
     run("--adapt", "exact", "--profile", path("p"), fails="--profile")

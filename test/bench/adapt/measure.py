@@ -5,7 +5,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""Trains a GPT on ranks behind links whose rate changes while it runs. The program has a
+"""Trains a model on ranks behind links whose rate changes while it runs. The program has a
 plan for each rate, with another wire type; `mpcomm-run --adapt` chooses among them.
 
 Shown are, for each rate, the median step of each plan alone on a link of that rate, and for
@@ -36,15 +36,11 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BENCH = os.path.dirname(HERE)
-EXAMPLES = os.path.join(HERE, *[".."] * 3, "docs", "examples")
 sys.path.insert(0, os.path.join(BENCH, "slow-link", "Inputs"))
 import network  # noqa: E402
+from workloads import MODELS  # noqa: E402
 
-MODELS = {
-    "tiny": {"layers": 2, "d": 128, "heads": 4},
-    "gpt-10m": {"layers": 6, "d": 384, "heads": 6},
-}
-BATCH, WARMUP = 8, 3
+WARMUP = 3
 # name: options beside the cluster of the rate that it is for
 PLANS = {"": "", "half": "wire=bf16", "narrow": "wire=i8"}
 EXACT = {"": "buckets=none overlap=false", "buckets": "", "one": "buckets=one"}
@@ -115,11 +111,8 @@ class Bench:
 
     def prepare(self):
         a = self.a
-        source = os.path.join(EXAMPLES, "gpt.py")
-        subprocess.run([a.mpcomm_import, source,
-                        *[f"-O{k}={v}" for k, v in MODELS[a.model].items()], "--batch", str(BATCH),
-                        "-o", self.path("m.mlir"), "--weights", self.path("m.w"), "--data",
-                        self.path("m.d")], check=True)
+        MODELS[a.model].translate(a.mpcomm_import, self.path("m.mlir"), self.path("m.w"),
+                                  self.path("m.d"))
         clusters = {}
         for rate in dict.fromkeys(a.phases):
             clusters[rate] = self.path(f"cluster.{rate}.json")

@@ -5,7 +5,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # ===----------------------------------------------------------------------=== #
-"""Times training steps of GPTs on ranks behind links of limited rate: ours over
+"""Times training steps of models on ranks behind links of limited rate: ours over
 Gloo, and PyTorch's DistributedDataParallel, FSDP2 or DeepSpeed over Gloo, with the same
 weights, samples and optimizer, over the same links, on the same cores (rank r on
 core r modulo their number), in rounds that take turns.
@@ -50,21 +50,15 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BENCH = os.path.dirname(HERE)
-EXAMPLES = os.path.join(HERE, *[".."] * 3, "docs", "examples")
 sys.path.insert(0, os.path.join(HERE, "Inputs"))
 sys.path.insert(0, os.path.join(BENCH, "ddp", "Inputs"))
 sys.path.insert(0, os.path.join(BENCH, "ddp"))
 import ddp_rank  # noqa: E402  (no PyTorch until it runs)
 import measure as ddp  # noqa: E402
 import network  # noqa: E402
+from workloads import MODELS  # noqa: E402
 
-# model: (options of docs/examples/gpt.py, timed steps at 1 Gb/s)
-MODELS = {
-    "tiny": ({"layers": 2, "d": 128, "heads": 4}, 10),
-    "gpt-10m": ({"layers": 6, "d": 384, "heads": 6}, 8),
-    "gpt-50m": ({"layers": 16, "d": 512, "heads": 8}, 4),
-}
-BATCH, WARMUP = 8, 2
+WARMUP = 2
 
 
 def rank_environment(base, rank, ranks):
@@ -101,8 +95,8 @@ class Bench:
 
     def ddp(self, model, ranks, steps, config):
         a, out = self.a, os.path.join(self.folder, "ddp")
-        job = {"file": os.path.join(EXAMPLES, "gpt.py"), "workload": self.path(model, "pt"),
-               "batch": BATCH, "steps": steps, "warmup": WARMUP, "local": a.local,
+        job = {"file": MODELS[model].file, "workload": self.path(model, "pt"),
+               "batch": MODELS[model].batch, "steps": steps, "warmup": WARMUP, "local": a.local,
                "words": config.split("+"), "out": out}
         script = os.path.join(BENCH, "ddp", "Inputs", "ddp_rank.py")
         command = [sys.executable, script, json.dumps(job)]
@@ -124,12 +118,10 @@ class Bench:
 
     def prepare(self, model):
         """Weights and samples of a model, for both sides."""
-        a, options = self.a, MODELS[model][0]
-        source = os.path.join(EXAMPLES, "gpt.py")
-        ddp_rank.save(source, options, self.path(model, "pt"))
-        subprocess.run([a.mpcomm_import, source, *[f"-O{k}={v}" for k, v in options.items()],
-                        "--batch", str(BATCH), "-o", self.path(model, "mlir"), "--weights",
-                        self.path(model, "w"), "--data", self.path(model, "d")], check=True)
+        it = MODELS[model]
+        ddp_rank.save(it.file, it.options, self.path(model, "pt"))
+        it.translate(self.a.mpcomm_import, self.path(model, "mlir"), self.path(model, "w"),
+                     self.path(model, "d"))
         self.compile(model, "alone", "", 1, "")
 
     def compile(self, model, form, options, ranks, cluster):
@@ -224,7 +216,7 @@ def compare(title, runs):
 def loss_of(name):
     """What a form may lose of gradients: nothing, 16 bits, or more."""
     if any(word in name for word in ("powersgd", "low-rank", "i8", "i4", "i1", "feedback",
-                                    "local-steps")):
+                                    "local-steps", "top1of")):
         return "more"
     return "16 bits" if any(word in name for word in ("16", "f8")) else "nothing"
 
@@ -321,7 +313,7 @@ def main():
                     cluster = bench.calibrate(ranks, rate) if needs else ""
                     for form, options in a.forms.items():
                         bench.compile(model, form, options, ranks, cluster)
-                    steps = a.steps or MODELS[model][1]
+                    steps = a.steps or MODELS[model].steps
                     jobs = [(label(c), bench.ddp, (model, ranks, steps, c))
                             for c in a.configs.split(",") if c]
                     jobs += [(form, bench.ours, (model, ranks, steps, form)) for form in a.forms]

@@ -146,6 +146,8 @@ mpcomm::run::sharedSettingsOf(const TrainingJob &job) {
               ? std::optional(std::to_string(*options.checkReplicas))
               : std::nullopt);
   all.add("--variant", options.variant);
+  if (options.variantAfter)
+    all.addNumber("--variant-after", options.variantAfter);
   all.add("--adapt", options.adapt);
   all.addFlag("--monitor", !options.monitor.empty());
   if (options.watchesNetwork())

@@ -379,9 +379,13 @@ void CommandLine::addEvaluation(RunOptions &o) {
 void CommandLine::addAdapting(RunOptions &o) {
   group = "Adapting";
   add("--variant", "NAME",
-      "plan to begin with, of those that mpcomm-compile --variant has\n"
-      "put into the program (default: the program itself)",
+      "plan to use, of those that mpcomm-compile --variant has put into\n"
+      "the program (default: the program itself)",
       text(o.variant));
+  add("--variant-after", "N",
+      "with --variant: first this many steps of the program itself, as a\n"
+      "warm-up of compression (default 0)",
+      natural(o.variantAfter, 0));
   add("--adapt", "exact|bf16|f16|i8|...",
       "go on with whichever plan of the program is fastest on the\n"
       "network as it is: those that compute the same, or also those\n"
@@ -564,6 +568,8 @@ Error checkTogether(const RunOptions &options) {
       !options.data.areTokens && !options.evalData.areTokens)
     return fail(options.format.context ? "--context" : "--token-arguments",
                 " requires --tokens");
+  if (options.variantAfter && options.variant.empty())
+    return fail("--variant-after requires --variant");
   if (options.adaptEvery != RunOptions().adaptEvery &&
       !options.watchesNetwork())
     return fail("--adapt-every requires --adapt or --monitor");

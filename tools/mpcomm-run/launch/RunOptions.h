@@ -58,8 +58,10 @@ struct RunOptions {
   /// not even there.
   std::optional<uint64_t> checkReplicas;
 
-  /// The plan to begin with, "" for the first of the file.
+  /// The plan to use after so many steps, "" for the first of the file, which
+  /// is used until then.
   std::string variant;
+  uint64_t variantAfter = 0;
   /// Which numerics another plan may have; "": it stays with its plan.
   std::string adapt;
   std::string planCommand;

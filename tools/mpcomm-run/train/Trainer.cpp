@@ -47,8 +47,12 @@ Error Trainer::choosePlan() {
     const char *name = "";
     if (Error error = session(mpcomm_session_variant, number, &name))
       return error;
-    if (wanted == name)
-      return session(mpcomm_session_switch, number);
+    if (wanted == name) {
+      if (job.firstStep >= job.options.variantAfter)
+        return session(mpcomm_session_switch, number);
+      later = number;
+      return {};
+    }
     if (*name)
       known += (known.empty() ? " '" : ", '") + std::string(name) + "'";
   }
@@ -417,6 +421,12 @@ Error Trainer::afterStep(uint64_t done) {
 
 Error Trainer::train() {
   for (uint64_t done = job.firstStep; done < job.lastStep && !stopped;) {
+    if (later && done == job.options.variantAfter) {
+      if (Error error = session(mpcomm_session_switch, *later))
+        return error;
+      report->note("step " + std::to_string(done) + ", another plan: '" +
+                   job.options.variant + "'");
+    }
     StepRecord record;
     if (Error error = trainStep(done, record))
       return error;

@@ -63,7 +63,8 @@ private:
   /// Fails unless all ranks have started from the same state, and checkpoints
   /// can be written.
   Error checkStart();
-  /// Begins with the plan, and watches the network, as options say.
+  /// Begins with the plan that options name, or keeps it for `later`; watches
+  /// the network.
   Error choosePlan();
   Error startToAdapt();
   /// Of the plan in use, of which the session has a trace.
@@ -127,6 +128,8 @@ private:
   std::optional<uint64_t> fed;
   /// Steps that left the parameters alone, where the program may do so.
   std::optional<uint64_t> skipped;
+  /// The plan to go on with later, by its number.
+  std::optional<uint32_t> later;
   /// Step of the checkpoint that was last begun, and of that which is there.
   uint64_t begun = 0;
   std::optional<uint64_t> saved;

@@ -1,0 +1,80 @@
+// Updates become those of the momentum that ranks average; of AdamW the variance stays what it is.
+
+// RUN: mpcomm-opt %s --split-input-file --mpcomm-average-momentum --verify-diagnostics | FileCheck %s
+// RUN: mpcomm-opt %s --split-input-file --mpcomm-average-momentum --verify-diagnostics \
+// RUN:   --mpcomm-data-parallel=size=2 | FileCheck %s --check-prefix=RANKS
+
+#param = #mpcomm.role<parameter>
+#state = #mpcomm.role<optimizer_state>
+
+// CHECK-LABEL: func.func @train_step
+// CHECK-SAME: (%[[P:.*]]: tensor<4xf32> {{.*}}, %[[M:.*]]: tensor<4xf32> {{.*}}, %[[V:.*]]: tensor<4xf32> {{.*}}, %[[T:.*]]: tensor<f32> {{.*}}, %[[LR:[a-z0-9]+]]: tensor<f32> {{.*}}, %[[X:[a-z0-9]+]]: tensor<4xf32> {mpcomm.name = "x"
+// CHECK: %[[OLD:.*]] = arith.mulf %[[M]], %
+// CHECK: %[[NEW:.*]] = arith.mulf %[[X]], %
+// CHECK: %[[MOMENTUM:.*]] = arith.addf %[[OLD]], %[[NEW]]
+// CHECK: %[[PN:.*]], %[[SN:.*]]:2 = mpcomm.update %[[P]], %[[MOMENTUM]], %[[M]], %[[V]], %{{.*}}, %[[LR]] {optimizer = "1-bit Adam"}
+// CHECK: ^bb0(%[[P0:.*]]: tensor<4xf32>, %[[M1:.*]]: tensor<4xf32>, %{{.*}}: tensor<4xf32>, %[[V0:.*]]: tensor<4xf32>,
+// CHECK: %[[V1:.*]] = arith.mulf %[[V0]], %
+// CHECK: %[[USED:.*]] = arith.cmpf ugt, %[[V1]], %
+// CHECK: arith.select %[[USED]]
+// CHECK: mpcomm.yield %{{.*}}, %[[M1]], %[[V1]]
+// CHECK: return %[[PN]], %[[SN]]#0, %[[SN]]#1, %
+// RANKS: arith.addf {{.*}} : tensor<f32>
+// RANKS: %[[SUM:.*]] = arith.addf {{.*}} : tensor<4xf32>
+// RANKS: %[[MEAN:.*]] = mpcomm.all_reduce(%[[SUM]]) on @mesh axes ["dp"] mean
+// RANKS: mpcomm.update %{{[^,]*}}, %[[MEAN]],
+func.func @train_step(
+    %p: tensor<4xf32> {mpcomm.role = #param, mpcomm.name = "p", mpcomm.donated = 0 : i64},
+    %m: tensor<4xf32> {mpcomm.role = #state, mpcomm.name = "m", mpcomm.donated = 1 : i64},
+    %v: tensor<4xf32> {mpcomm.role = #state, mpcomm.name = "v", mpcomm.donated = 2 : i64},
+    %t: tensor<f32> {mpcomm.role = #state, mpcomm.name = "t", mpcomm.donated = 3 : i64},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr"},
+    %x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<4xf32> {mpcomm.role = #param, mpcomm.name = "p"},
+        tensor<4xf32> {mpcomm.role = #state, mpcomm.name = "m"},
+        tensor<4xf32> {mpcomm.role = #state, mpcomm.name = "v"},
+        tensor<f32> {mpcomm.role = #state, mpcomm.name = "t"}) {
+  %one = arith.constant dense<1.0> : tensor<f32>
+  %t1 = arith.addf %t, %one : tensor<f32>
+  %p1, %m1, %v1 = mpcomm.adamw_update %p, %x, %m, %v, %t1, %lr,
+      beta1 = 0.9, beta2 = 0.999, eps = 1.0e-08, weight_decay = 0.01
+      : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<f32>)
+      -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
+  return %p1, %m1, %v1, %t1 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f32>
+}
+
+// -----
+
+// expected-error@+1 {{has no update with momentum, expected one by mpcomm.adamw_update or mpcomm.sgd_update}}
+func.func @train_step(%p: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>}) -> tensor<4xf32> {
+  return %p : tensor<4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @train_step
+// CHECK-SAME: (%[[P:.*]]: tensor<4xf32> {{.*}}, %[[B:.*]]: tensor<4xf32> {{.*}}, %[[LR:[a-z0-9]+]]: tensor<f32> {{.*}}, %[[X:[a-z0-9]+]]: tensor<4xf32> {mpcomm.name = "x"
+// CHECK: %[[OLD:.*]] = arith.mulf %[[B]], %
+// CHECK: %[[SUM:.*]] = arith.addf %[[OLD]], %[[X]]
+// CHECK: %[[PN:.*]], %[[BN:.*]] = mpcomm.update %[[P]], %[[SUM]], %[[B]], %[[LR]] {optimizer = "SGD of momentum"}
+// CHECK: ^bb0(%[[P0:.*]]: tensor<4xf32>, %[[V:.*]]: tensor<4xf32>, %[[B0:.*]]: tensor<4xf32>, %{{.*}}: tensor<f32>):
+// CHECK: %[[DECAY:.*]] = arith.mulf %[[P0]], %
+// CHECK: %[[B1:.*]] = arith.addf %[[V]], %[[DECAY]]
+// CHECK: %[[GRAD:.*]] = arith.subf %[[B1]], %
+// CHECK: arith.addf %[[GRAD]], %
+// CHECK: mpcomm.yield %{{.*}}, %[[B1]]
+// CHECK: mpcomm.sgd_update %{{.*}}, %[[X]], %[[LR]]
+func.func @train_step(
+    %p: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "p", mpcomm.donated = 0 : i64},
+    %b: tensor<4xf32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "b", mpcomm.donated = 1 : i64},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr"},
+    %x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"},
+    %q: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "q", mpcomm.donated = 2 : i64})
+    -> (tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "p"},
+        tensor<4xf32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "b"},
+        tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "q"}) {
+  %p1, %b1 = mpcomm.sgd_update %p, %x, %lr, %b, momentum = 0.9, weight_decay = 0.1 {nesterov}
+      : (tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  %q1 = mpcomm.sgd_update %q, %x, %lr, weight_decay = 0.0 : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  return %p1, %b1, %q1 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}

@@ -91,3 +91,8 @@ func.func private @unknown_result() -> (tensor<4xf32> {mpcomm.donated = 0 : i64}
 // expected-error @below {{failed to parse MPComm_RoleAttr parameter 'value'}}
 func.func private @role_name(tensor<4xf32> {mpcomm.role = #mpcomm.role<weights>})
 
+
+// -----
+
+// expected-error @below {{expects 'mpcomm.added' of argument #0 to be "kept" or "transient"}}
+func.func private @added(tensor<4xf32> {mpcomm.added = "lost"})

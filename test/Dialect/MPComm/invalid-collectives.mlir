@@ -804,3 +804,28 @@ func.func @all_to_all_c5(%x: tensor<8x4xf32>) {
   %0 = mpcomm.all_to_all(%x) on @mesh axes ["dp"] split_dims = [0] concat_dims = [1] channel = 65536 : (tensor<8x4xf32>) -> tensor<4x8xf32>
   return
 }
+
+// -----
+
+mpcomm.mesh @mesh <["dp" = 2]>
+func.func @pending(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{expects 'mpcomm.pending' to be a unit attribute of an all_reduce, got 1 : i64}}
+  %0 = mpcomm.all_reduce(%x) on @mesh axes ["dp"] mean {mpcomm.pending = 1 : i64} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @pending_compute(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{expects 'mpcomm.pending' to be a unit attribute of an all_reduce, got unit}}
+  %0 = arith.negf %x {mpcomm.pending} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @local_update(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{expects 'mpcomm.local_update' to be a unit attribute of an update, got unit}}
+  %0 = arith.negf %x {mpcomm.local_update} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

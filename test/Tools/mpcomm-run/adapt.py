@@ -94,6 +94,10 @@ def main():
     run("--variant", "narrow", "--variant-after", "7", "--resume", path("w"), "--log",
         path("resumed"))
     assert losses("resumed") == both[7:], "a resumed run has other losses"
+    run("--variant", "narrow", "--variant-after", "7", "--trace", path("trace"))
+    with open(path("trace"), encoding="utf-8") as file:
+        marks = [event["name"] for event in json.load(file)["traceEvents"] if event["ph"] == "i"]
+    assert "step 7, another plan: 'narrow'" in marks, marks
     run("--variant-after", "7", fails="--variant-after requires --variant")
     run("--variant", "nothing", fails="no variant 'nothing', expected one of 'one', 'narrow', 'late'")
     run("--adapt", "f33", fails="--adapt or --monitor: options: numerics 'f33', expected one of exact")

@@ -35,7 +35,7 @@ run in the narrow type, whatever rates the cluster has (--compute=auto asks them
 
 --wires has further forms, of f32 with gradients that are compressed: NAME=OPTIONS of
 mpcomm-compile's pipeline, separated by semicolons. WARM@NAME=OPTIONS has the share WARM of
-the steps, as in 0.2@late=wire=i1, in f32 first. Of !NAME=OPTIONS, without error feedback,
+the steps, as in 0.2@late=wire=i1, in f32 first. Of !NAME=OPTIONS, or WARM@!NAME=OPTIONS, without error feedback,
 it is shown that it reaches less.
 
 Took a quarter of an hour on two cores that others used too; most of it is ResNet-18 in

@@ -168,13 +168,14 @@ Error Trainer::checkStart() {
               "; give every rank the same weights or checkpoint");
 }
 
+void Trainer::note(const std::string &text) {
+  if (job.outputs.trace)
+    marks.push_back({mprt::nowNanoseconds(), text});
+  if (report)
+    report->note(text);
+}
+
 void Trainer::hear(const mpcomm_event &event) {
-  auto note = [&](const std::string &text) {
-    if (job.outputs.trace)
-      marks.push_back({mprt::nowNanoseconds(), text});
-    if (report)
-      report->note(text);
-  };
   if (event.kind == MPCOMM_EVENT_WARNING)
     note(std::string("warning: ") + event.text);
   if (event.kind == MPCOMM_EVENT_NETWORK)
@@ -424,8 +425,8 @@ Error Trainer::train() {
     if (later && done == job.options.variantAfter) {
       if (Error error = session(mpcomm_session_switch, *later))
         return error;
-      report->note("step " + std::to_string(done) + ", another plan: '" +
-                   job.options.variant + "'");
+      note("step " + std::to_string(done) + ", another plan: '" +
+           job.options.variant + "'");
     }
     StepRecord record;
     if (Error error = trainStep(done, record))

@@ -133,7 +133,7 @@ static std::string checkCompression(const CompileOptions &options) {
   if (options.lowRank < 0 || options.lowRank > 64)
     return with + ": expected a rank from 0 to 64";
   if (options.errorFeedback && !isCompressedWire(options.wire))
-    return "error-feedback: expected a wire of 8 bits or fewer";
+    return "error-feedback: expected a compressed wire";
   if (options.lowRank == 0 && !options.keepsLost())
     return "";
   if (options.lowRank && options.zero != "0")
@@ -152,6 +152,11 @@ static std::string checkCompression(const CompileOptions &options) {
   return "";
 }
 
+/// Of what is lost; that of momentum is of another size than a gradient's.
+static const char *getResidualName(const CompileOptions &options) {
+  return options.averageMomentum ? "momentum_residual" : "residual";
+}
+
 /// What keeps ranks from averaging momentum; empty: nothing does.
 static std::string checkMomentum(const CompileOptions &options) {
   std::string with = "average-momentum";
@@ -161,9 +166,11 @@ static std::string checkMomentum(const CompileOptions &options) {
     return with + ": expected local-steps=1, where ranks average gradients";
   if (options.zero != "0")
     return with + ": expected zero=0, where ranks have whole momentum";
-  if (hasLossScale(options) || options.clipNorm > 0)
-    return with + ": expected no loss scaling or clip-norm, for it is not "
-                  "gradients that meet";
+  if (isPipeline(options))
+    return with + ": expected a mesh without stages";
+  if (hasLossScale(options) || options.clipNorm > 0 || options.checkGradients)
+    return with + ": expected no loss scaling, clip-norm or check-gradients, "
+                  "for it is not gradients that meet";
   return "";
 }
 
@@ -571,6 +578,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   if (options.lowRank > 0) {
     LowRankGradientsPassOptions lowRank;
     lowRank.rank = options.lowRank;
+    lowRank.residual = getResidualName(options);
     addChecked(passes, createLowRankGradientsPass(lowRank), Meaning::Recorded);
   }
 
@@ -614,6 +622,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     compress.type = options.wire;
     compress.minBytes = options.wireMinBytes;
     compress.errorFeedback = options.keepsLost();
+    compress.residual = getResidualName(options);
     compress.cluster = options.getCluster();
     compress.profileFile = options.profileFile;
     addChecked(passes, createCompressCollectivesPass(compress),

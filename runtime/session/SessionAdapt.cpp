@@ -303,7 +303,7 @@ Error Session::takePlan(size_t bytes) {
   if (error && failure)
     return failure;
   if (error) {
-    // What makes such plans will go on to.
+    // The next plan would be no better.
     my.agent.reset();
     emit(MPCOMM_EVENT_NETWORK,
          concat("a plan made for this network cannot be used: ",

@@ -34,6 +34,9 @@ func.func @graph(%x: tensor<4xf32>) {
     %u = arith.addf %a, %b : tensor<4xf32>
     %a = mpcomm.all_reduce(%u) on @mesh axes ["dp"] mean : tensor<4xf32>
     %b = mpcomm.all_reduce(%b) on @mesh axes ["dp"] mean : tensor<4xf32>
+    %n = math.tanh %n : tensor<4xf32>
+    %g = mpcomm.all_gather(%n) on @mesh axes ["dp"] dims = [0] : (tensor<4xf32>) -> tensor<8xf32>
+    "test.use"(%g) : (tensor<8xf32>) -> ()
   }
   "test.empty"() ({
   }) : () -> ()

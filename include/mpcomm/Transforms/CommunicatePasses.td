@@ -342,17 +342,19 @@ def CompressCollectivesPass
 
     With `error-feedback`, what is lost of a gradient is added to that of the
     next step: state `NAME.residual` of the shape of the whole parameter, `local`
-    to each rank, which begins as zeros. It is what the rank's own encoding has lost, and for its
+    to each rank, which begins as zeros (with `residual`, `NAME` and that: what is
+    lost of momentum is no gradient's). It is what the rank's own encoding has lost, and for its
     shard also what the encoding of the sum has lost (Tang et al., "1-bit
     Adam", ICML 2021, keep both). It belongs to parameters, whatever buckets
     there are.
 
     Assumes: synchronous collectives; run it after `mpcomm-combine-collectives`.
 
-    Guarantees: of an all_reduce all ranks get the same bits. With i8, the error of an element of
-    a sum is at most half of the sum of the ranks' scales of its block, plus half
-    of the scale of the sum where that is encoded. A block with an element that is not finite becomes
-    NaN. Linear in the number of ops.
+    Guarantees: of an all_reduce all ranks get the same bits. With i8, the error of
+    an element of a sum is at most half of the sum of the ranks' scales of its
+    block, plus half of the scale of the sum where that is encoded. A block with
+    an element that is not finite becomes NaN; of `top1ofN`, one element of it
+    is not finite. Linear in the number of ops.
 
     Numerics: lossy; with an empty `type` as the op specifies.
 
@@ -381,8 +383,10 @@ def CompressCollectivesPass
            "top1of8 to top1of256; empty: that of the op">,
     Option<"errorFeedback", "error-feedback", "bool", "false",
            "Add what is lost of a gradient to the next one">,
+    MPComm_ResidualOption,
     Option<"block", "block", "int64_t", "256",
-           "Elements that share a scale, and smallest shard of a rank">,
+           "Elements that share a scale, and smallest shard of a rank; those of "
+           "top1ofN are its own">,
     Option<"minBytes", "min-bytes", "int64_t", "-1",
            "Smallest all_reduce that is compressed; -1: if it is faster in the "
            "model; without a type all are">,
@@ -603,6 +607,7 @@ def LowRankGradientsPass
   }];
   let options = [
     Option<"rank", "rank", "int64_t", "1", "Columns of the thin matrices">,
+    MPComm_ResidualOption,
     Option<"leastFactor", "least-factor", "double", "2",
            "How many times fewer elements have to be sent">
   ];

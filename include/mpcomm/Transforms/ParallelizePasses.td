@@ -291,8 +291,8 @@ def AverageMomentumPass : Pass<"mpcomm-average-momentum", "::mlir::ModuleOp"> {
     ICML 2021, algorithm 1 and, of SGD, theorem 1).
 
     Each `mpcomm.sgd_update` with a momentum buffer, and each
-    `mpcomm.adamw_update`, becomes an `mpcomm.update` whose gradient is what the
-    gradient makes of the momentum: momentum * b + grad, or beta1 * m +
+    `mpcomm.adamw_update`, becomes an `mpcomm.update` whose gradient is the new
+    momentum: momentum * b + grad, or beta1 * m +
     (1 - beta1) * grad. `mpcomm-data-parallel` averages that over ranks instead
     of the gradient. Of SGD nothing else changes: weight decay is added to what
     ranks have averaged.
@@ -306,11 +306,13 @@ def AverageMomentumPass : Pass<"mpcomm-average-momentum", "::mlir::ModuleOp"> {
 
     Assumes: Form 1; AdamW has made steps before.
 
-    Guarantees: Form 1. It is an error if there is no update with momentum, or
-    if the gradient of one is handed on by another optimizer op (clipped, or
-    scaled): that is not the one which ranks would average.
+    Guarantees: Form 1. It is an error if there is no update with momentum, if
+    one has a parameter of fewer than 32 bits, or if its gradient is handed on
+    by another optimizer op (clipped, or scaled): that is not the one which
+    ranks would average.
 
-    Numerics: of SGD reassociating, of AdamW another optimizer.
+    Numerics: of SGD reassociating (with Nesterov's momentum, the gradient is
+    found again as a difference), of AdamW another optimizer.
 
     Example:
     ```mlir
@@ -321,7 +323,7 @@ def AverageMomentumPass : Pass<"mpcomm-average-momentum", "::mlir::ModuleOp"> {
     ```mlir
     %a = arith.mulf %b, <0.9> : tensor<8xf32>
     %c = arith.addf %a, %g : tensor<8xf32>
-    %p1, %b1 = mpcomm.update %p, %c, %b, %lr {optimizer = "SGD of momentum"}
+    %p1, %b1 = mpcomm.update %p, %c, %b, %lr {optimizer = "SGD with averaged momentum"}
         : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>) -> (tensor<8xf32>, tensor<8xf32>) { ... }
     ```
 

@@ -20,6 +20,10 @@ def MPComm_AxisOption : Option<"axis", "axis", "std::string", "\"dp\"",
 
 def MPComm_ClusterOption : Option<"cluster", "cluster", "std::string", "\"\"",
     "Preset or JSON file of the cluster; empty: that of the module, else local">;
+def MPComm_ResidualOption
+    : Option<"residual", "residual", "std::string", "\"residual\"",
+             "What is kept of a parameter is state of its name, a dot, and this">;
+
 def MPComm_ProfileOption : Option<"profileFile", "profile-file", "std::string",
     "\"\"", "Measured times of ops, which replace the model's">;
 

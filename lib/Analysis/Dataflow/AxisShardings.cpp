@@ -253,6 +253,16 @@ static bool isUniformAlong(Value value, int64_t dim, int depth = 3) {
              });
 }
 
+/// Whether `value` is made of constants alone: the same whoever computes it.
+static bool isOfConstants(Value value, int depth = 4) {
+  Operation *def = value.getDefiningOp();
+  return def && depth > 0 && isMemoryEffectFree(def) &&
+         !isa<RankDependentOpInterface>(def) &&
+         llvm::all_of(def->getOperands(), [&](Value operand) {
+           return isOfConstants(operand, depth - 1);
+         });
+}
+
 /// Sums whose terms are partial, by the sets that the rule names.
 static bool isLinearIn(const ShardingRule &rule, Operation *op,
                        const AxisShardings &shardings) {
@@ -281,10 +291,10 @@ bool AxisShardings::visitExchanged(Operation *op, const ShardingRule &rule) {
       return markResults(op);
     factor = own;
   }
-  // All that came is treated in one way.
+  // All that came is treated in one way, whichever block of the whole it is.
   for (auto [operand, dim] : llvm::zip(op->getOperands(), factor->operands))
-    if (get(operand).isReplicated() &&
-        !(dim >= 0 ? isUniformAlong(operand, dim) : isUniform(operand)))
+    if (get(operand).isReplicated() && !isUniform(operand) &&
+        !(dim >= 0 && isUniformAlong(operand, dim) && isOfConstants(operand)))
       return markResults(op);
   bool changed = false;
   for (auto [result, dim] : llvm::zip(op->getResults(), factor->results))

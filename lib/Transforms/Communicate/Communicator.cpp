@@ -122,8 +122,9 @@ Operation *mpcomm::getLatePlace(Operation *op) {
 /// Whether the value is a part of state, or that in another type.
 static bool isPartOfState(Value value) {
   // A parameter may be narrowed before it is gathered.
+  llvm::SmallPtrSet<Operation *, 4> seen; // an op may be its own operand
   for (Operation *op = value.getDefiningOp();
-       op && op->getNumOperands() == 1 &&
+       op && op->getNumOperands() == 1 && seen.insert(op).second &&
        OpTrait::hasElementwiseMappableTraits(op);
        op = value.getDefiningOp())
     value = op->getOperand(0);

@@ -291,7 +291,7 @@ CompressCollectives::addResiduals(CollectiveOpInterface op) {
       continue;
     }
     FailureOr<BlockArgument> added =
-        state->add(parameter, ".residual", whole.getShape(), op.getMeshAttr(),
+        state->add(parameter, "." + residual, whole.getShape(), op.getMeshAttr(),
                    op.getAxesAttr());
     if (failed(added))
       return failure();

@@ -172,7 +172,7 @@ LogicalResult LowRankGradients::compress(AllReduceOp op,
   auto type = cast<RankedTensorType>(input.getType());
   int64_t rows = type.getDimSize(0), columns = type.getNumElements() / rows;
   FailureOr<BlockArgument> residual =
-      state.add(parameter, ".residual", type.getShape(), op.getMeshAttr(),
+      state.add(parameter, "." + this->residual, type.getShape(), op.getMeshAttr(),
                 op.getAxesAttr());
   FailureOr<BlockArgument> factor =
       state.add(parameter, ".low_rank", {rank, columns}, op.getMeshAttr(),

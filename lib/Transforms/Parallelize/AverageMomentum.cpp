@@ -5,12 +5,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Moves the sum that makes the momentum from an update to its gradient: what
+// ranks then average is linear in the gradients of all steps, so that what
+// compression loses is sent later, and once (Tang et al., "1-bit Adam", ICML
+// 2021). Of AdamW the rest of the update is linear in it only with a variance
+// that does not follow.
+//
+//===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "mpcomm/Transforms/Passes.h"
+#include <cmath>
 
 namespace mpcomm {
 #define GEN_PASS_DEF_AVERAGEMOMENTUMPASS
@@ -72,16 +83,14 @@ static ImplicitLocOpBuilder startBody(UpdateOp update) {
 /// A scalar for all elements of `type`.
 static Value forAll(ImplicitLocOpBuilder &b, Value scalar,
                     RankedTensorType type) {
-  auto element = type.clone(ArrayRef<int64_t>());
-  if (scalar.getType() != element)
-    scalar = arith::TruncFOp::create(b, element, scalar);
+  scalar = castFloat(b, b.getLoc(), scalar, type.getElementType());
   return BroadcastInDimOp::create(b, type, scalar, ArrayRef<int64_t>());
 }
 
 static bool hasMomentum(SgdUpdateOp op) { return !!op.getMomentumBuffer(); }
 static bool hasMomentum(AdamwUpdateOp) { return true; }
 
-/// What the gradient makes of the momentum.
+/// The momentum of this step, by the rank's own gradient.
 static Value getMomentum(Arithmetic &s, SgdUpdateOp op) {
   return s.add(
       s.scale(op.getMomentum()->convertToDouble(), op.getMomentumBuffer()),
@@ -98,7 +107,7 @@ static UpdateOp createUpdate(ImplicitLocOpBuilder &b, SgdUpdateOp op,
   auto update =
       UpdateOp::create(b, op->getResultTypes(), op.getParam(), averaged,
                        ValueRange{op.getMomentumBuffer(), op.getLr()},
-                       b.getStringAttr("SGD of momentum"));
+                       b.getStringAttr("SGD with averaged momentum"));
   ImplicitLocOpBuilder inner = startBody(update);
   Arithmetic s{inner};
   Block *body = inner.getBlock();
@@ -123,7 +132,7 @@ static UpdateOp createUpdate(ImplicitLocOpBuilder &b, AdamwUpdateOp op,
   auto update = UpdateOp::create(
       b, op->getResultTypes(), op.getParam(), averaged,
       ValueRange{op.getExpAvg(), op.getExpAvgSq(), op.getStep(), op.getLr()},
-      b.getStringAttr("1-bit Adam"));
+      b.getStringAttr("Adam with frozen variance"));
   ImplicitLocOpBuilder inner = startBody(update);
   Arithmetic s{inner};
   Block *body = inner.getBlock();
@@ -135,22 +144,26 @@ static UpdateOp createUpdate(ImplicitLocOpBuilder &b, AdamwUpdateOp op,
   double decay = op.getWeightDecay().convertToDouble();
 
   // As those of AdamW, factors for all elements are computed in f64.
-  auto wide = RankedTensorType::get({}, inner.getF64Type());
-  auto widen = [&](Value scalar) -> Value {
-    if (scalar.getType() == wide)
-      return scalar;
-    return arith::ExtFOp::create(inner, wide, scalar);
+  auto widen = [&](Value scalar) {
+    return castFloat(inner, op.getLoc(), scalar, inner.getF64Type());
   };
   Value step = widen(body->getArgument(4)), lr = widen(body->getArgument(5));
   Value one = s.number(step, 1);
-  // Nothing was before the first step, and stays nothing.
   Value before = arith::MaximumFOp::create(inner, s.sub(step, one), one);
   Value correction = s.oneMinusPower(beta2, step);
   Value growth = s.div(correction, s.oneMinusPower(beta2, before));
   Value rate = s.div(lr, s.oneMinusPower(beta1, step));
   Value unbias = s.div(one, math::SqrtOp::create(inner, correction));
 
-  Value frozen = s.mul(variance, forAll(inner, growth, type));
+  // The first step of all has nothing to keep: it is one of AdamW.
+  Value isFirst = arith::CmpFOp::create(inner, arith::CmpFPredicate::OLE,
+                                        step, one);
+  isFirst = BroadcastInDimOp::create(inner, type.clone(inner.getI1Type()),
+                                     isFirst, ArrayRef<int64_t>());
+  Value gradient = s.scale(1 / (1 - beta1), momentum);
+  Value frozen = arith::SelectOp::create(
+      inner, isFirst, s.scale(1 - beta2, s.mul(gradient, gradient)),
+      s.mul(variance, forAll(inner, growth, type)));
   Value root = math::SqrtOp::create(inner, frozen);
   Value denominator = s.add(s.mul(root, forAll(inner, unbias, type)),
                             s.number(root, op.getEps().convertToDouble()));
@@ -166,8 +179,16 @@ static UpdateOp createUpdate(ImplicitLocOpBuilder &b, AdamwUpdateOp op,
   return update;
 }
 
-/// The number of updates of one kind; failure, with an error, where one has a
-/// gradient that is not the rank's own.
+/// The optimizer op that hands on `gradient`, maybe cast; null if none does.
+static Operation *getScaler(Value gradient) {
+  Operation *maker = gradient.getDefiningOp();
+  while (isa_and_present<CastOpInterface>(maker))
+    maker = maker->getOperand(0).getDefiningOp();
+  return isa_and_present<OptimizerOpInterface>(maker) ? maker : nullptr;
+}
+
+/// The number of updates of one kind; failure, with an error, where one cannot
+/// be rewritten.
 template <typename Update>
 FailureOr<int64_t> AverageMomentum::rewriteAll(func::FuncOp step) {
   SmallVector<Update> updates;
@@ -176,12 +197,17 @@ FailureOr<int64_t> AverageMomentum::rewriteAll(func::FuncOp step) {
       updates.push_back(op);
   });
   for (Update op : updates) {
-    if (auto maker =
-            op.getGrad().template getDefiningOp<OptimizerOpInterface>()) {
+    Type element = getElementTypeOrSelf(op.getParam().getType());
+    if (element.getIntOrFloatBitWidth() < 32)
+      return op.emitOpError("has a parameter of ")
+             << element
+             << ", expected one of 32 bits or more, in which momentum is "
+                "added up";
+    if (Operation *scaler = getScaler(op.getGrad())) {
       InFlightDiagnostic diagnostic =
           op.emitOpError("has a gradient that is clipped or scaled, expected "
                          "the one of the backward pass");
-      diagnostic.attachNote(maker.getLoc()) << "this op hands it on";
+      diagnostic.attachNote(scaler->getLoc()) << "this op hands it on";
       return failure();
     }
     ImplicitLocOpBuilder b(op.getLoc(), op);

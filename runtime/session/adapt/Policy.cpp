@@ -92,15 +92,17 @@ bool mprt::isAllowed(const ManifestGraph &own, const ManifestGraph &plan,
   }
   if (own.digest != plan.digest || mine != its)
     return false;
-  return isExact || wireOf(plan) == wireOf(own) ||
-         wireBits(wireOf(plan)) >= std::min(leastBits, wireBits(wireOf(own)));
+  unsigned bits = wireBits(wireOf(plan)), ownBits = wireBits(wireOf(own));
+  return isExact || wireOf(plan) == wireOf(own) || bits >= leastBits ||
+         (ownBits > 0 && bits >= ownBits);
 }
 
 Policy::Policy(PolicyOptions options, std::vector<PolicyPlan> plans,
                size_t current)
     : options(options), all(std::move(plans)), current(current),
       expectations(all.size()), correction(all.size()), noise(all.size()),
-      found(all.size()), barredAt(all.size()), isTried(all.size()) {}
+      found(all.size()), slowness(all.size()), barredAt(all.size()),
+      isTried(all.size()) {}
 
 void Policy::Mean::add(double newest) {
   value += std::max(1.0 / ++count, leastWeight) * (newest - value);
@@ -128,6 +130,7 @@ void Policy::add(PolicyPlan plan) {
   correction.emplace_back();
   noise.emplace_back();
   found.emplace_back();
+  slowness.emplace_back();
   barredAt.emplace_back();
   isTried.push_back(false);
 }
@@ -143,7 +146,7 @@ void Policy::use(size_t plan) {
 
 void Policy::forgetNetwork() {
   found.assign(all.size(), Mean());
-  slowness = Mean();
+  slowness.assign(all.size(), Mean());
 }
 
 static std::string milliseconds(double seconds) {
@@ -186,10 +189,10 @@ bool Policy::takeIn(const PolicyInput &input) {
       noise[current].add(std::abs(took / known.value - 1));
     known.add(took);
     found[current].add(bandwidth);
-    slowness.add(slow);
+    slowness[current].add(slow);
     took = known.value;
     bandwidth = found[current].value;
-    slow = slowness.value;
+    slow = slowness[current].value;
   }
   measuredBandwidth = bandwidth;
   for (size_t plan = 0; plan < all.size(); ++plan) {
@@ -211,15 +214,23 @@ PolicyDecision Policy::review(const PolicyInput &input) {
   network.precision(3);
   network << "at " << 8e-6 * measuredBandwidth << " Mb/s";
   if (before) {
+    // A look that may be of another network says nothing of the plan.
+    if (isOff)
+      return {current, ""};
     size_t previous = *before;
     bool isOver = ++trialReviews >= trialLength;
     double share = isOver ? regret : sureRegret;
-    if (expectations[previous] < (1 - share) * taken) {
+    // What was measured is better than what is expected, if the network is the
+    // same.
+    double other = isNear(triedAt, measuredBandwidth, changeFactor)
+                       ? tookBefore
+                       : expectations[previous];
+    if (other < (1 - share) * taken) {
       barredAt[current] = triedAt;
       std::string reason = network.str() + " '" + all[current].name +
                            "' took " + milliseconds(taken) + ", where '" +
                            all[previous].name + "' takes " +
-                           milliseconds(expectations[previous]);
+                           milliseconds(other);
       return switchTo(previous, input, std::move(reason));
     }
     if (!isOver)
@@ -255,6 +266,7 @@ PolicyDecision Policy::review(const PolicyInput &input) {
   }
   size_t previous = current;
   triedAt = measuredBandwidth;
+  tookBefore = taken;
   std::string reason = network.str() + " '" + all[current].name + "' took " +
                        milliseconds(taken) + ", " +
                        milliseconds(expectations[best]) + " are expected of '" +

@@ -80,8 +80,8 @@ private:
     void add(double newest);
   };
 
-  /// What the simulator says of a plan, where computation takes `slowness`
-  /// times what it was simulated to take.
+  /// What the simulator says of a plan on a link of `bandwidth`, where
+  /// computation takes `slowness` times what it was simulated to take.
   double simulated(size_t plan, double bandwidth, double slowness) const;
   bool isBarred(size_t plan) const;
   /// What was measured of the network is that of another one from here on.
@@ -100,16 +100,17 @@ private:
   /// nothing but noise.
   std::vector<Mean> correction, noise;
   /// By plan: the bandwidth that it finds on this network; and how many times
-  /// what was simulated computation takes.
-  std::vector<Mean> found;
-  Mean slowness;
+  /// what was simulated computation takes, which says as much of the forecast
+  /// as of the machine.
+  std::vector<Mean> found, slowness;
   /// By plan: the bandwidth at which it was tried and left again, as the plan
   /// before it had measured it, which will measure it again.
   std::vector<std::optional<double>> barredAt;
   /// The plan before, while the current one has not shown yet what it takes;
-  /// the bandwidth by which it was chosen, and how many reviews ago.
+  /// the bandwidth by which it was chosen, what the plan before took there, and
+  /// how many reviews ago.
   std::optional<size_t> before;
-  double triedAt = 0;
+  double triedAt = 0, tookBefore = 0;
   unsigned trialReviews = 0;
   /// The plan that the last review would have gone to, had it been sure.
   std::optional<size_t> candidate;

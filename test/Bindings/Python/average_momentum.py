@@ -16,13 +16,19 @@ import sys
 import low_rank  # beside this file
 import mpcomm
 import torch
-from low_rank import batches, model
+from low_rank import model
 from torch import nn
 
 FOLDER = sys.argv[1]
 WARM, FROZEN, AFTER = 8, 8, 4
 STEPS = WARM + FROZEN + AFTER
 LR, BETAS, EPS, DECAY = 0.01, (0.9, 0.99), 1e-8, 0.1
+
+
+def batches(step, rank, micro_batches):
+    """A feature that the warm-up does not have: its weights have no variance then."""
+    x, labels = low_rank.batches(step, rank, micro_batches)
+    return (x if step >= WARM else torch.cat([0 * x[:, :1], x[:, 1:]], 1)), labels
 
 
 def is_frozen(step):
@@ -59,7 +65,8 @@ def reference(ranks, micro_batches, dtype):
                     v.mul_(BETAS[1]).add_(g * g, alpha=1 - BETAS[1])
                     estimate = v / (1 - BETAS[1] ** (step + 1))
                 p.mul_(1 - LR * DECAY)
-                p.sub_(LR * (m / (1 - BETAS[0] ** (step + 1))) / (estimate.sqrt() + EPS))
+                change = LR * (m / (1 - BETAS[0] ** (step + 1))) / (estimate.sqrt() + EPS)
+                p.sub_(torch.where(estimate > 0, change, torch.zeros_like(change)))
     return losses
 
 
@@ -91,6 +98,28 @@ def trained_by_sgd(nesterov):
                              mesh="dp:2", average_momentum=True)
     with mpcomm.Session(program) as session:
         return [session.step(batches(step, session.rank, 1)) for step in range(STEPS)]
+
+
+def unwarmed():
+    """Parameters after a step of AdamW, and after one that begins with averaged momentum."""
+    torch.set_num_threads(1)
+    found = []
+    for options in ({}, {"average_momentum": True}):
+        net = model()
+        program = mpcomm.compile(net, nn.functional.cross_entropy, adamw(net), batches(0, 0, 1),
+                                 mesh="dp:2", **options)
+        with mpcomm.Session(program) as session:
+            session.step(batches(0, session.rank, 1))
+            found.append(session.state_dict())
+    return found
+
+
+def check_first_step():
+    plain, first = mpcomm.launch(unwarmed, np=2)[0]
+    for name, value in plain.items():
+        # A step is LR for each element, of which f32 rounds the parameter and a few factors.
+        assert (first[name] - value).abs().max() <= 2 ** -20 * (value.abs().max() + 1), name
+        assert not torch.equal(value, model().state_dict()[name]), name
 
 
 def check_sgd():
@@ -189,8 +218,8 @@ def refuse(options, message):
     net = model()
     try:
         mpcomm.compile(net, nn.functional.cross_entropy,
-                       options.pop("rule", adamw)(net), batches(0, 0, 1), mesh="dp:2",
-                       average_momentum=True, **options)
+                       options.pop("rule", adamw)(net), batches(0, 0, 1),
+                       **{"mesh": "dp:2", "average_momentum": True, **options})
         raise AssertionError(message)
     except mpcomm.CompileError as error:
         assert message in str(error), error
@@ -198,12 +227,14 @@ def refuse(options, message):
 
 def main():
     check_sgd()
+    check_first_step()
     check_losses()
     check_learning()
     refuse({"local_steps": 2}, "average-momentum: expected local-steps=1")
     refuse({"zero": 1}, "average-momentum: expected zero=0")
-    refuse({"clip_norm": 1.0}, "average-momentum: expected no loss scaling or clip-norm")
-    refuse({"precision": "f16"}, "average-momentum: expected no loss scaling or clip-norm")
+    for options in ({"clip_norm": 1.0}, {"check_gradients": True}, {"precision": "f16"}):
+        refuse(options, "average-momentum: expected no loss scaling, clip-norm or check-gradients")
+    refuse({"mesh": "pp:2", "micro_batches": 2}, "average-momentum: expected a mesh without stages")
     refuse({"rule": lambda net: torch.optim.SGD(net.parameters(), lr=0.1)},
            "has no update with momentum, expected one")
 

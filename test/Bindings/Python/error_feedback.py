@@ -93,6 +93,39 @@ def check_sums():
         print(ranks, "ranks: nothing is lost")
 
 
+def spoilt(wire, value):
+    """Which weights are finite after a step in which a gradient of rank 1 is not; and which are
+    after one in which all gradients are zero."""
+    torch.set_num_threads(1)
+    net = linear_model()
+    rule = torch.optim.SGD(net.parameters(), lr=RATE)
+    program = mpcomm.compile(net, linear_loss, rule, linear_batch(0, 0), mesh="dp:2",
+                             wire_min_bytes=0, wire=wire)
+    with mpcomm.Session(program) as session:
+        x, t = linear_batch(0, session.rank)
+        session.step((0 * x, 0 * t))
+        still = all(torch.equal(v, net.state_dict()[k]) for k, v in session.state_dict().items())
+        if session.rank == 1:
+            t[:] = 0
+            x[:] = 0
+            # Products overflow, and of two samples are no number.
+            t[:2, 5] = 1e30
+            x[:2, 7] = torch.tensor({"nan": (1e30, -1e30), "inf": (1e30, 1e30),
+                                     "-inf": (-1e30, -1e30)}[value])
+        session.step((x, t))
+        return still, session.state_dict()["weight"].isfinite()
+
+
+def check_spoilt():
+    """A number that is none is not lost."""
+    cases = [(wire, value) for wire in ("i8", "i1", "top1of8", "top1of256")
+             for value in ("nan", "inf", "-inf")]
+    for case, ((still, finite), _) in zip(cases, low_rank.launch_each(spoilt, 2, cases)):
+        assert still, case
+        # It is in the block of the element, and in no row far from it.
+        assert not finite[:20].all() and finite[20:].all(), (case, finite)
+
+
 # --- ranks that hold parts ---
 
 class Two(nn.Module):
@@ -256,6 +289,7 @@ def switching(options, begin):
 
 def main():
     check_sums()
+    check_spoilt()
     check_parts()
     check_learning()
     check_variants()

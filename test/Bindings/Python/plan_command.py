@@ -37,7 +37,9 @@ def trained(command, steps, made=None):
         session.load_state_dict({"weight": torch.zeros(4, 2), "bias": torch.zeros(2)})
         session.adapt(every=5, plan_command=command)
         for step in range(steps):
+            deadline = time.monotonic() + 120
             while made and step == steps - 20 and not os.path.exists(made):
+                assert time.monotonic() < deadline, "the command was not run"
                 time.sleep(0.05)
             generator = torch.Generator().manual_seed(2 * step + session.rank)
             x = torch.randn(8, 4, generator=generator)

@@ -99,6 +99,10 @@ def main():
         marks = [event["name"] for event in json.load(file)["traceEvents"] if event["ph"] == "i"]
     assert "step 7, another plan: 'narrow'" in marks, marks
     run("--variant-after", "7", fails="--variant-after requires --variant")
+    for other in (("--adapt", "exact"), ("--profile", path("p")), ("--timeline", path("p"))):
+        run("--variant", "narrow", "--variant-after", "7", *other, fails="--variant-after excludes")
+    run("--variant", "narrow", "--variant-after", "20",
+        fails="--variant-after 20: the last step is 20, expected fewer steps before the plan")
     run("--variant", "nothing", fails="no variant 'nothing', expected one of 'one', 'narrow', 'late'")
     run("--adapt", "f33", fails="--adapt or --monitor: options: numerics 'f33', expected one of exact")
     run("--adapt", "exact", "--profile", path("p"), fails="--profile")

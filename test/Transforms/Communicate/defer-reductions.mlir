@@ -23,7 +23,7 @@
 // CHECK-SAME: %[[RATE:[^:]*]]: tensor<f32> {mpcomm.added = "transient", mpcomm.default = 0.000000e+00 : f32, mpcomm.donated = 5 : i64, mpcomm.name = "pending.0"
 // CHECK-SAME: %[[LEFT:[^:]*]]: tensor<4xf32> {mpcomm.added = "transient", mpcomm.default = 0.000000e+00 : f32, mpcomm.donated = 6 : i64, mpcomm.name = "w.pending", mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.sharding = #mpcomm.sharding<@mesh, [{}], local = ["dp"]>}
 // CHECK: %[[IS:.*]] = arith.cmpf ogt, %[[FLAG]]
-// CHECK: %[[R:.*]] = mpcomm.all_reduce(%[[LEFT]]) on @mesh axes ["dp"] mean
+// CHECK: %[[R:.*]] = mpcomm.all_reduce(%[[LEFT]]) on @mesh axes ["dp"] mean {mpcomm.pending}
 // CHECK: %[[U:.*]] = mpcomm.sgd_update %[[W]], %[[R]], %[[RATE]]
 // CHECK: %[[NOW:.*]] = arith.select %{{.*}}, %[[U]], %[[W]]
 // CHECK: %[[G:.*]] = arith.mulf %[[X]], %[[NOW]]

@@ -10,8 +10,8 @@
 # CHECK: | i8 | kernel_{{.*}} | {{[0-9]+}} | {{[0-9]+}} |
 # CHECK: | top1of32 | kernel_{{.*}} | {{[0-9]+}} | {{[0-9]+}} |
 """How fast gradients are encoded and decoded for the wire, with error feedback, on two
-ranks of one core each that do it at the same time, beside a memcpy of as many bytes
-on both cores at the same time.
+ranks that do it at the same time, beside a memcpy of a gradient on two cores at the same
+time.
 
 A row is a kernel. Bytes are those that the compiler says it moves (`mprt.moved_bytes`: each operand
 once). Times are medians over the steps of rank 0. The kernel of the update is left out.

@@ -192,7 +192,7 @@ TEST(Policy, NoiseOnASteadyLinkIsNoReasonToSwitch) {
     restless += switches > 0;
   }
   RecordProperty("restless", restless);
-  EXPECT_LE(restless, jobs / 200);
+  EXPECT_EQ(restless, 0);
 }
 
 TEST(Policy, LeavesAPlanThatBreaksItsPromise) {
@@ -213,6 +213,30 @@ TEST(Policy, LeavesAPlanThatBreaksItsPromise) {
   for (int review = 0; review < 10; ++review)
     job.run(20e6);
   EXPECT_EQ(job.switches, 2);
+}
+
+TEST(Policy, LeavesAPlanWhoseComputationIsForecastWrong) {
+  // It is said to compute in 0.6 s, and does in 1.3 s: no slow machine.
+  TruePlan good{1.0, 1e6, 0.5, 0}, bad{1.3, 0.9e6, 0.5, 0};
+  ManifestForecast promised = forecastOf({0.6, 0.9e6, 0.5, 0});
+  Policy policy({}, {{"a", forecastOf(good)}, {"b", promised}}, 0);
+  size_t current = 0;
+  int tries = 0;
+  for (int review = 1; review <= 50; ++review) {
+    const TruePlan &plan = current ? bad : good;
+    PolicyInput input;
+    input.step = 10 * review;
+    input.seconds = plan.step(25e6);
+    input.compute = plan.compute;
+    input.communication = plan.communication(25e6);
+    size_t next = policy.review(input).plan;
+    EXPECT_NEAR(policy.expected()[current], input.seconds,
+                0.02 * input.seconds);
+    tries += next > current;
+    current = next;
+  }
+  EXPECT_EQ(current, 0u);
+  EXPECT_EQ(tries, 1);
 }
 
 TEST(Policy, TriesMatchesWhenTheNetworkHasChanged) {
@@ -319,6 +343,12 @@ TEST(Policy, Numerics) {
   other.options["wire"] = "top1of32";
   EXPECT_FALSE(isAllowed(own, other, 1)) << "most elements have no bit";
   EXPECT_TRUE(isAllowed(own, other, 0));
+  // Of a plan that sends few elements, others are as wide that send eight bits.
+  EXPECT_TRUE(isAllowed(other, own, 8));
+  EXPECT_TRUE(isAllowed(other, other, 8));
+  ManifestGraph sparser = other;
+  sparser.options["wire"] = "top1of256";
+  EXPECT_FALSE(isAllowed(other, sparser, 8));
   other.options["wire"] = "i1";
   other.options["low-rank"] = "2";
   EXPECT_FALSE(isAllowed(own, other, 1));

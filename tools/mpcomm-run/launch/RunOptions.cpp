@@ -389,7 +389,8 @@ void CommandLine::addAdapting(RunOptions &o) {
   add("--adapt", "exact|bf16|f16|i8|...",
       "go on with whichever plan of the program is fastest on the\n"
       "network as it is: those that compute the same, or also those\n"
-      "with gradients as narrow as this type on the wire, or low-rank",
+      "with gradients as narrow as this type on the wire, or low-rank\n"
+      "(any)",
       text(o.adapt));
   add("--plan-command", "TEXT",
       "with --adapt: makes a plan for the network as it is measured, in the\n"
@@ -495,6 +496,10 @@ CommandLine::CommandLine(RunOptions &o)
   // They are of the steps of one plan.
   option("--adapt")->excludes(option("--timeline"));
   option("--adapt")->excludes(option("--profile"));
+  option("--variant-after")->excludes(option("--timeline"));
+  option("--variant-after")->excludes(option("--profile"));
+  option("--variant-after")->excludes(option("--adapt"));
+  option("--variant-after")->needs(option("--variant"));
   option("--calibrate")->excludes(option("program"));
   option("--calibrate-block")->needs(option("--calibrate"));
   app.get_formatter()->column_width(28);
@@ -568,8 +573,6 @@ Error checkTogether(const RunOptions &options) {
       !options.data.areTokens && !options.evalData.areTokens)
     return fail(options.format.context ? "--context" : "--token-arguments",
                 " requires --tokens");
-  if (options.variantAfter && options.variant.empty())
-    return fail("--variant-after requires --variant");
   if (options.adaptEvery != RunOptions().adaptEvery &&
       !options.watchesNetwork())
     return fail("--adapt-every requires --adapt or --monitor");

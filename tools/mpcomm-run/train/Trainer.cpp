@@ -50,6 +50,10 @@ Error Trainer::choosePlan() {
     if (wanted == name) {
       if (job.firstStep >= job.options.variantAfter)
         return session(mpcomm_session_switch, number);
+      if (job.options.variantAfter >= job.lastStep && job.train)
+        return fail("--variant-after ", job.options.variantAfter,
+                    ": the last step is ", job.lastStep,
+                    ", expected fewer steps before the plan");
       later = number;
       return {};
     }

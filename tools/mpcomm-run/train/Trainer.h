@@ -71,7 +71,7 @@ private:
   Expected<Manifest> planManifest() const;
   /// What the last look at the network saw, where that is written.
   Error writeMonitor();
-  /// Tells it, and marks it in the trace.
+  /// Reports `text`, and marks it in the trace.
   void note(const std::string &text);
   /// What the session tells while it runs.
   void hear(const mpcomm_event &event);

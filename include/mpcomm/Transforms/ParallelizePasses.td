@@ -301,8 +301,9 @@ def AverageMomentumPass : Pass<"mpcomm-average-momentum", "::mlir::ModuleOp"> {
     variance, v / (1 - beta2^step), stays what it was before: v' = v *
     (1 - beta2^step) / (1 - beta2^(step - 1)), so that a step of AdamW can
     follow. Where it is 0, an element has never had a gradient, and stays, but
-    for its weight decay. The step is a plan with the state of the one that it
-    comes from: a job warms up with AdamW and then switches to this.
+    for its weight decay, with a momentum of 0. The step is a plan with the state
+    of the one that it comes from: a job warms up with AdamW and then switches
+    to this. The first step of all is one of AdamW, whose variance then stays.
 
     Assumes: Form 1; AdamW has made steps before.
 

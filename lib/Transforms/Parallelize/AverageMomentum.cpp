@@ -156,8 +156,8 @@ static UpdateOp createUpdate(ImplicitLocOpBuilder &b, AdamwUpdateOp op,
   Value unbias = s.div(one, math::SqrtOp::create(inner, correction));
 
   // The first step of all has nothing to keep: it is one of AdamW.
-  Value isFirst = arith::CmpFOp::create(inner, arith::CmpFPredicate::OLE,
-                                        step, one);
+  Value isFirst =
+      arith::CmpFOp::create(inner, arith::CmpFPredicate::OLE, step, one);
   isFirst = BroadcastInDimOp::create(inner, type.clone(inner.getI1Type()),
                                      isFirst, ArrayRef<int64_t>());
   Value gradient = s.scale(1 / (1 - beta1), momentum);
@@ -172,10 +172,13 @@ static UpdateOp createUpdate(ImplicitLocOpBuilder &b, AdamwUpdateOp op,
   Value isUsed = arith::CmpFOp::create(inner, arith::CmpFPredicate::UGT, frozen,
                                        zero); // or no number
   change = arith::SelectOp::create(inner, isUsed, change, zero);
+  // What does not move gathers no momentum, which a step of AdamW would divide
+  // by the variance of one gradient.
+  Value next = arith::SelectOp::create(inner, isUsed, momentum, zero);
   Value kept = param;
   if (decay != 0)
     kept = s.mul(param, forAll(inner, s.sub(one, s.scale(decay, lr)), type));
-  YieldOp::create(inner, ValueRange{s.sub(kept, change), momentum, frozen});
+  YieldOp::create(inner, ValueRange{s.sub(kept, change), next, frozen});
   return update;
 }
 

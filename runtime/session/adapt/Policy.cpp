@@ -20,7 +20,7 @@ static constexpr double barFactor = 1.15;
 /// A plan whose step is longer than this share of the shortest is no match for
 /// it, whatever errors the simulator makes.
 static constexpr double matchShare = 1.10;
-/// A gain of this share of the step is no noise.
+/// A gain of this share of the step is no noise, however noisy reviews are.
 static constexpr double sureGain = 0.20;
 /// A plan is left again after trialLength reviews if the one before is shorter
 /// by the first share, and at once if by the second.
@@ -243,7 +243,8 @@ PolicyDecision Policy::review(const PolicyInput &input) {
     if (isOpen(plan) && expectations[plan] < expectations[best])
       best = plan;
   bool isTrial = false;
-  double gain = std::max(options.gain, noiseFactor * noise[current].value);
+  double gain = std::max(
+      options.gain, std::min(noiseFactor * noise[current].value, sureGain));
   if (expectations[best] > (1 - gain) * taken) {
     best = current;
     for (size_t plan = 0; explores && plan < all.size(); ++plan)

@@ -67,6 +67,7 @@ def reference(ranks, micro_batches, dtype):
                 p.mul_(1 - LR * DECAY)
                 change = LR * (m / (1 - BETAS[0] ** (step + 1))) / (estimate.sqrt() + EPS)
                 p.sub_(torch.where(estimate > 0, change, torch.zeros_like(change)))
+                m.copy_(torch.where(estimate > 0, m, torch.zeros_like(m)))
     return losses
 
 

@@ -23,7 +23,8 @@
 // CHECK: %[[V1:.*]] = arith.select %{{.*}}, %{{.*}}, %[[KEPT]]
 // CHECK: %[[USED:.*]] = arith.cmpf ugt, %[[V1]], %
 // CHECK: arith.select %[[USED]]
-// CHECK: mpcomm.yield %{{.*}}, %[[M1]], %[[V1]]
+// CHECK: %[[M2:.*]] = arith.select %[[USED]], %[[M1]], %
+// CHECK: mpcomm.yield %{{.*}}, %[[M2]], %[[V1]]
 // CHECK: return %[[PN]], %[[SN]]#0, %[[SN]]#1, %
 // RANKS: arith.addf {{.*}} : tensor<f32>
 // RANKS: %[[SUM:.*]] = arith.addf {{.*}} : tensor<4xf32>

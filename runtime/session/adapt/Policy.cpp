@@ -17,9 +17,9 @@ using namespace mprt;
 static constexpr double changeFactor = 1.4;
 /// A plan that was left is not taken again at bandwidths this near.
 static constexpr double barFactor = 1.15;
-/// A plan whose step is longer than this share of the shortest is no match for
-/// it, whatever errors the simulator makes.
-static constexpr double matchShare = 1.10;
+/// After a change of the network plans are tried whose step is expected to be
+/// at most this share of that of the plan in use.
+static constexpr double matchShare = 1.02;
 /// A gain of this share of the step is no noise, however noisy reviews are.
 static constexpr double sureGain = 0.20;
 /// A plan is left again after trialLength reviews if the one before is shorter

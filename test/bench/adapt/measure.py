@@ -257,7 +257,11 @@ class Bench:
                                  "--adapt-every", str(a.every), "--monitor", self.path("monitor"))
             ratios.append(with_it / before)
             with open(self.path("monitor")) as monitor:
-                switches += [json.loads(line) for line in monitor][-1]["switches"]
+                looks = [json.loads(line) for line in monitor]
+            switches += looks[-1]["switches"]
+            for look in looks:
+                if look["decision"]:
+                    print(f"step {look['step']}, another plan: {look['decision']}")
         print(f"steady {rate}, {plan or 'the program'}: {switches} switches in "
               f"{a.rounds * (a.steady + WARMUP)} steps, step {statistics.median(ratios):.4f} of the "
               f"plan alone ({' '.join(f'{r:.4f}' for r in ratios)})")

@@ -97,11 +97,15 @@ static std::string checkLossScale(const CompileOptions &options) {
 /// compress check.
 static bool isSparseWire(StringRef wire) { return wire.starts_with("top1of"); }
 
-/// Wire types of which blocks have scales or places: whole buckets are
-/// compressed.
-static bool isCompressedWire(StringRef wire) {
-  return wire == "i8" || wire == "f8E4M3FN" || wire == "f8E5M2" ||
-         wire == "i4" || wire == "i1" || isSparseWire(wire);
+/// Wire types of which blocks have scales or places, or several types of fewer
+/// bits than f32: whole buckets are compressed.
+static bool isCompressedWire(StringRef wires) {
+  bool isOfSeveral = wires.contains('/');
+  return llvm::all_of(llvm::split(wires, '/'), [&](StringRef wire) {
+    return wire == "i8" || wire == "f8E4M3FN" || wire == "f8E5M2" ||
+           wire == "i4" || wire == "i1" || isSparseWire(wire) ||
+           (isOfSeveral && (wire == "bf16" || wire == "f16"));
+  });
 }
 
 static bool isPipeline(const CompileOptions &options);
@@ -118,7 +122,9 @@ static bool hasLossScale(const CompileOptions &options) {
 bool CompileOptions::keepsLost() const {
   if (errorFeedback.hasValue())
     return errorFeedback && isCompressedWire(wire);
-  return wire == "i4" || wire == "i1" || isSparseWire(wire);
+  return llvm::any_of(llvm::split(wire, '/'), [](StringRef one) {
+    return one == "i4" || one == "i1" || isSparseWire(one);
+  });
 }
 
 /// What keeps ranks from keeping what compression loses; empty: nothing does.
@@ -348,7 +354,8 @@ FailureOr<int64_t> CompileOptions::check(std::string &reason) const {
       !isCompressedWire(wire)) {
     reason = "cannot send gradients as '" + wire +
              "': expected f32, f16, bf16, i8, f8E4M3FN, f8E5M2, i4, i1 or "
-             "top1of8 to top1of256, of a power of two";
+             "top1of8 to top1of256, of a power of two, or several of these "
+             "but f32, as in bf16/i8";
     return failure();
   }
   if (wireMinBytes < -1) {

@@ -47,6 +47,8 @@ def MPComm_Dialect : Dialect {
     - `mpcomm.stage = N`: the pipeline stage of the op, or the stage required by
       the user. Stages are numbered along the forward pass;
     - `mpcomm.local_update`, on an update: it takes the rank's own gradient;
+    - `mpcomm.pending`, on an all_reduce: it reduces what the step before has
+      left to this one;
     - `mpcomm.tag = "F0.1"`, on a collective: identifies the data that it
       carries. Collectives of one group and channel that meet have the same tag,
       or none.

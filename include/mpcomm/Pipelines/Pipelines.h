@@ -140,10 +140,12 @@ struct CompileOptions : public CheckedOptions {
       llvm::cl::init("")};
   Option<std::string> wire{
       *this, "wire",
-      llvm::cl::desc("Wire type of gradients: f32, f16, bf16, or i8, f8E4M3FN, "
-                     "f8E5M2, i4, i1 (signs) with one scale per block, or "
-                     "top1of8 to top1of256 (the largest of each 8 to 256); "
-                     "empty: their own type"),
+      llvm::cl::desc(
+          "Wire type of gradients: f32, f16, bf16, or i8, f8E4M3FN, "
+          "f8E5M2, i4, i1 (signs) with one scale per block, or "
+          "top1of8 to top1of256 (the largest of each 8 to 256), or "
+          "several of these, as in bf16/i8, of which each bucket has "
+          "the fastest in the model; empty: their own type"),
       llvm::cl::init("")};
   Option<int64_t> wireMinBytes{
       *this, "wire-min-bytes",
@@ -153,8 +155,9 @@ struct CompileOptions : public CheckedOptions {
   Option<bool> errorFeedback{
       *this, "error-feedback",
       llvm::cl::desc(
-          "Adds what a `wire` of 8 bits or fewer loses of a gradient "
-          "to the next one; default: for i4, i1 and top1of8 to top1of256"),
+          "Adds what a `wire` of 8 bits or fewer loses of a gradient to the "
+          "next one; default: if i4, i1 or one of top1of8 to top1of256 is "
+          "in it"),
       llvm::cl::init(false)};
   Option<bool> averageMomentum{
       *this, "average-momentum",

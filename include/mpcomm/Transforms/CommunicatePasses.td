@@ -334,6 +334,11 @@ def CompressCollectivesPass
     `wire` or with 16-bit elements travel in their type, and the rest is
     unchanged; this is for networks that reduce in the wire type.
 
+    `type` may be several, as in `bf16/i8`: each collective has the one that is
+    the fastest in the model, the first of equals. Types with scales or places
+    take more messages than a cast, and pay for that in large buckets or on slow
+    links.
+
     Small all_reduces cost latency, not volume, and the compressed form has two
     to four times the latency. With a `type`, an all_reduce is compressed if
     that is faster on the cluster: all_to_all, all_gather and the passes over
@@ -373,14 +378,16 @@ def CompressCollectivesPass
     %s4 = mpcomm.all_gather(%s3) on @mesh axes ["dp"] dims = [0] : (tensor<2xf32>) -> tensor<4xf32>
     ```
 
-    Counts: a remark `Compressed` for each (bytes before and after); a missed
-    one, `NotCompressed`, for each that is unchanged because of the model
-    (bytes, and microseconds of both forms).
+    Counts: a remark `Compressed` for each (bytes before and after, its type;
+    where the model was asked, microseconds of each form); a missed one,
+    `NotCompressed`, for each that is unchanged because of the model (bytes, and
+    microseconds of each form).
   }];
   let options = [
     Option<"type", "type", "std::string", "\"\"",
            "Wire type of elements: f16, bf16, i8, f8E4M3FN, f8E5M2, i4, i1 or "
-           "top1of8 to top1of256; empty: that of the op">,
+           "top1of8 to top1of256, or several, as in bf16/i8; empty: that of the "
+           "op">,
     Option<"errorFeedback", "error-feedback", "bool", "false",
            "Add what is lost of a gradient to the next one">,
     MPComm_ResidualOption,

@@ -47,7 +47,7 @@ static void addTwoLevelCosts(const CostModel &model, CollectiveOpInterface op,
 static void addCompressedCosts(const CostModel &model, BucketableOpInterface of,
                                const BucketLimits &limits, CostCurve &cost) {
   auto op = cast<CollectiveOpInterface>(of.getOperation());
-  if (!limits.compression || !isCompressible(op))
+  if (limits.compressions.empty() || !isCompressible(op))
     return;
   FailureOr<GroupShape> shape = model.getGroupShape(op);
   if (failed(shape) || shape->ranks < 2)
@@ -57,9 +57,9 @@ static void addCompressedCosts(const CostModel &model, BucketableOpInterface of,
       return;
     cost.pieces.clear();
   }
-  llvm::append_range(
-      cost.pieces,
-      getCompressedCost(model, *shape, *limits.compression, op).pieces);
+  for (const WireFormat &format : limits.compressions)
+    llvm::append_range(cost.pieces,
+                       getCompressedCost(model, *shape, format, op).pieces);
 }
 
 /// What laying out rows takes (an all_reduce may lie anywhere in a range):

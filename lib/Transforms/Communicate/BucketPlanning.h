@@ -44,8 +44,8 @@ struct BucketLimits {
   /// Whether buckets may travel in two levels.
   bool decomposes = false;
   /// How buckets may travel compressed: where it is faster, or from so many
-  /// bytes on.
-  std::optional<WireFormat> compression;
+  /// bytes on; none where they may not.
+  std::vector<WireFormat> compressions;
   int64_t compressMinBytes = -1;
 };
 

@@ -47,15 +47,15 @@ struct CombineCollectives
     limits.splitBytes = splitBytes;
     limits.decomposes = decompose && numerics != Numerics::Exact;
     if (!compress.empty()) {
-      std::optional<WireFormat> format =
-          WireFormat::get(&getContext(), compress);
-      if (!format) {
+      std::optional<std::vector<WireFormat>> formats =
+          WireFormat::getAll(&getContext(), compress);
+      if (!formats) {
         emitError(getOperation().getLoc())
             << "cannot compress to '" << compress.getValue() << "', expected "
             << WireFormat::kNames;
         return signalPassFailure();
       }
-      limits.compression = *format;
+      limits.compressions = std::move(*formats);
       limits.compressMinBytes = compressMinBytes;
     }
 

@@ -24,6 +24,8 @@
 #include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
 #include "mpcomm/Transforms/Passes.h"
 
+#include <limits>
+
 namespace mpcomm {
 #define GEN_PASS_DEF_COMPRESSCOLLECTIVESPASS
 #include "mpcomm/Transforms/Passes.h.inc"
@@ -37,6 +39,18 @@ using mpcomm::detail::countElements;
 
 namespace {
 
+/// How a collective travels, and why.
+struct Choice {
+  WireFormat format;
+  /// What each form takes in the model, by its name; none if it was not asked.
+  SmallVector<std::pair<std::string, double>> seconds;
+
+  /// Adds them.
+  void explain(remark::detail::InFlightRemark &remark) const;
+  /// Of `op`, which has become `compressed` bytes.
+  void tell(CollectiveOpInterface op, int64_t compressed) const;
+};
+
 class CompressCollectives
     : public mpcomm::impl::CompressCollectivesPassBase<CompressCollectives> {
 public:
@@ -44,9 +58,9 @@ public:
   void runOnOperation() override;
 
 private:
-  std::optional<WireFormat> getFormat(CollectiveOpInterface op) const;
-  bool isWorthwhile(CollectiveOpInterface op, const WireFormat &wire,
-                    const CostModel *model) const;
+  std::optional<Choice> choose(CollectiveOpInterface op,
+                               const CostModel *model) const;
+  std::vector<WireFormat> getFormats(CollectiveOpInterface op) const;
   Value layOut(OpBuilder &builder, CollectiveOpInterface op, int64_t padded,
                ArrayRef<BlockArgument> residuals) const;
   Value layOutShares(OpBuilder &builder, CollectiveOpInterface op,
@@ -62,35 +76,37 @@ private:
   void setLost(BlockArgument residual, Value lost);
   void keepLost(OpBuilder &builder, Value lost,
                 ArrayRef<BlockArgument> residuals, ValueRange inputs);
-  LogicalResult rewriteReduction(CollectiveOpInterface op,
-                                 const WireFormat &wire, int64_t ranks);
-  LogicalResult rewriteScatter(CollectiveOpInterface op, const WireFormat &wire,
+  LogicalResult rewriteReduction(CollectiveOpInterface op, const Choice &choice,
+                                 int64_t ranks);
+  LogicalResult rewriteScatter(CollectiveOpInterface op, const Choice &choice,
                                int64_t ranks);
 
+  /// By the names in `type`.
+  std::vector<WireFormat> formats;
   /// Of functions whose collectives keep what they lose.
   llvm::MapVector<Operation *, std::shared_ptr<GradientState>> states;
 };
 
 } // namespace
 
-/// How the op's operands are to travel; nothing where they stay as they are.
-std::optional<WireFormat>
-CompressCollectives::getFormat(CollectiveOpInterface op) const {
+/// How the op's operands may travel; in no way where they stay as they are.
+std::vector<WireFormat>
+CompressCollectives::getFormats(CollectiveOpInterface op) const {
   if (!isCompressible(op) || !isMovableCollective(op))
-    return std::nullopt;
+    return {};
   if (!type.empty())
-    return WireFormat::get(op.getContext(), type, block);
+    return formats;
   // What is to travel in 16 bits and be summed in f32.
   if (op.getCollectiveKind() != CollectiveKind::AllReduce)
-    return std::nullopt;
+    return {};
   Type element = getElementTypeOrSelf(op->getOperand(0).getType());
   Type travels = op.getWireType() ? op.getWireType() : element;
   bool isHomogeneous = llvm::all_of(op->getOperands(), [&](Value input) {
     return getElementTypeOrSelf(input.getType()) == element;
   });
   if (!isHomogeneous || travels.getIntOrFloatBitWidth() != 16)
-    return std::nullopt;
-  return WireFormat(travels, block);
+    return {};
+  return {WireFormat(travels, block)};
 }
 
 static remark::RemarkOpts remarkNamed(Operation *op, StringRef name) {
@@ -100,30 +116,58 @@ static remark::RemarkOpts remarkNamed(Operation *op, StringRef name) {
       .function(function ? function.getName() : StringRef());
 }
 
-/// Whether the op gains: by `min-bytes` if that is given, else in the model. An
-/// empty type is asked for the sake of sums, not of time.
-bool CompressCollectives::isWorthwhile(CollectiveOpInterface op,
-                                       const WireFormat &wire,
-                                       const CostModel *model) const {
+void Choice::explain(remark::detail::InFlightRemark &remark) const {
+  for (const auto &[name, value] : seconds)
+    remark << remark::metric(name + "_us", toMicros(value));
+}
+
+void Choice::tell(CollectiveOpInterface op, int64_t compressed) const {
+  auto remark = remark::passed(op.getLoc(), remarkNamed(op, "Compressed"));
+  remark << remark::metric("bytes", CostModel::getWireBytes(op))
+         << remark::metric("compressed", compressed)
+         << remark::metric("type", format.getName());
+  explain(remark);
+}
+
+/// The fastest format in the model; nothing if the op stays as it is, by
+/// `min-bytes` if that is given, else because nothing is faster. An empty type
+/// is asked for the sake of sums, not of time.
+std::optional<Choice>
+CompressCollectives::choose(CollectiveOpInterface op,
+                            const CostModel *model) const {
+  std::vector<WireFormat> candidates = getFormats(op);
   int64_t bytes = CostModel::getWireBytes(op);
-  if (!model)
-    return bytes >= minBytes;
-  FailureOr<GroupShape> shape = model->getGroupShape(op);
-  FailureOr<CostCurve> plain = model->getCollective(op);
+  if (candidates.empty() || bytes < minBytes)
+    return std::nullopt;
+  Choice choice{candidates.front(), {}};
+  FailureOr<GroupShape> shape = failure();
+  FailureOr<CostCurve> plain = failure();
+  if (model) {
+    shape = model->getGroupShape(op);
+    plain = model->getCollective(op);
+  }
   if (failed(shape) || failed(plain))
-    return true;
-  // Each operand is laid in the row, and its result taken out.
-  double seconds = getCompressedCost(*model, *shape, wire, op).at(bytes) +
-                   2 * static_cast<double>(op->getNumOperands()) *
-                       model->getCluster().device.launch;
-  if (seconds < plain->at(bytes))
-    return true;
-  remark::missed(op.getLoc(), remarkNamed(op, "NotCompressed"))
-      << remark::reason("it would take longer in the model")
-      << remark::metric("bytes", bytes)
-      << remark::metric("compressed_us", toMicros(seconds))
-      << remark::metric("plain_us", toMicros(plain->at(bytes)));
-  return false;
+    return choice;
+  choice.seconds.emplace_back("plain", plain->at(bytes));
+  double least = std::numeric_limits<double>::infinity();
+  for (const WireFormat &format : candidates) {
+    // Each operand is laid in the row, and its result taken out.
+    double seconds = getCompressedCost(*model, *shape, format, op).at(bytes) +
+                     2 * static_cast<double>(op->getNumOperands()) *
+                         model->getCluster().device.launch;
+    choice.seconds.emplace_back(format.getName(), seconds);
+    if (seconds < least) {
+      least = seconds;
+      choice.format = format;
+    }
+  }
+  if (minBytes >= 0 || least < plain->at(bytes))
+    return choice;
+  auto remark = remark::missed(op.getLoc(), remarkNamed(op, "NotCompressed"));
+  remark << remark::reason("it would take longer in the model")
+         << remark::metric("bytes", bytes);
+  choice.explain(remark);
+  return std::nullopt;
 }
 
 /// All operands, and what was lost of them before, as one row of f32, filled up
@@ -291,8 +335,8 @@ CompressCollectives::addResiduals(CollectiveOpInterface op) {
       continue;
     }
     FailureOr<BlockArgument> added =
-        state->add(parameter, "." + residual, whole.getShape(), op.getMeshAttr(),
-                   op.getAxesAttr());
+        state->add(parameter, "." + residual, whole.getShape(),
+                   op.getMeshAttr(), op.getAxesAttr());
     if (failed(added))
       return failure();
     residuals.back() = *added;
@@ -355,8 +399,9 @@ static Value placeShare(OpBuilder &builder, CollectiveOpInterface op,
 }
 
 LogicalResult CompressCollectives::rewriteReduction(CollectiveOpInterface op,
-                                                    const WireFormat &wire,
+                                                    const Choice &choice,
                                                     int64_t ranks) {
+  const WireFormat &wire = choice.format;
   OpBuilder builder(op);
   Location loc = op.getLoc();
   int64_t elements = 0;
@@ -404,16 +449,15 @@ LogicalResult CompressCollectives::rewriteReduction(CollectiveOpInterface op,
              op->getOperands());
   }
 
-  remark::passed(op.getLoc(), remarkNamed(op, "Compressed"))
-      << remark::metric("bytes", CostModel::getWireBytes(op))
-      << remark::metric("compressed", wire.getBytes(padded));
+  choice.tell(op, wire.getBytes(padded));
   op->erase();
   return success();
 }
 
 LogicalResult CompressCollectives::rewriteScatter(CollectiveOpInterface op,
-                                                  const WireFormat &wire,
+                                                  const Choice &choice,
                                                   int64_t ranks) {
+  const WireFormat &wire = choice.format;
   OpBuilder builder(op);
   Location loc = op.getLoc();
   int64_t elements = 0; // of a rank's share
@@ -469,9 +513,7 @@ LogicalResult CompressCollectives::rewriteScatter(CollectiveOpInterface op,
     }
     begin = end;
   }
-  remark::passed(op.getLoc(), remarkNamed(op, "Compressed"))
-      << remark::metric("bytes", CostModel::getWireBytes(op))
-      << remark::metric("compressed", wire.getBytes(ranks * padded));
+  choice.tell(op, wire.getBytes(ranks * padded));
   op->erase();
   return success();
 }
@@ -479,16 +521,21 @@ LogicalResult CompressCollectives::rewriteScatter(CollectiveOpInterface op,
 void CompressCollectives::runOnOperation() {
   ModuleOp module = getOperation();
   states.clear();
-  std::optional<WireFormat> named = WireFormat::get(&getContext(), type);
-  if (!type.empty() && !named) {
-    module.emitError() << "cannot send as '" << type.getValue()
-                       << "', expected " << WireFormat::kNames;
-    return signalPassFailure();
-  }
-  if (named && block % named->getElementsPerByte()) {
-    module.emitError() << "expected a block of whole bytes, got "
-                       << int64_t(block) << " elements of " << type.getValue();
-    return signalPassFailure();
+  if (!type.empty()) {
+    auto named = WireFormat::getAll(&getContext(), type, block);
+    if (!named) {
+      module.emitError() << "cannot send as '" << type.getValue()
+                         << "', expected " << WireFormat::kNames;
+      return signalPassFailure();
+    }
+    for (const WireFormat &format : *named)
+      if (block % format.getElementsPerByte()) {
+        module.emitError() << "expected a block of whole bytes, got "
+                           << int64_t(block) << " elements of "
+                           << format.getName();
+        return signalPassFailure();
+      }
+    formats = std::move(*named);
   }
   if (block < 1 || block > (1 << 20) || minBytes < -1) {
     module.emitError() << "expected a block of 1 to " << (1 << 20)
@@ -497,7 +544,7 @@ void CompressCollectives::runOnOperation() {
     return signalPassFailure();
   }
   std::optional<CostModel> model;
-  if (minBytes < 0 && !type.empty()) {
+  if (!type.empty() && (minBytes < 0 || formats.size() > 1)) {
     FailureOr<CostModel> found = getCostModel(module, cluster, profileFile);
     if (failed(found))
       return signalPassFailure();
@@ -507,14 +554,15 @@ void CompressCollectives::runOnOperation() {
   module.walk([&](CollectiveOpInterface op) { ops.push_back(op); });
   bool changed = false;
   for (CollectiveOpInterface op : ops) {
-    std::optional<WireFormat> wire = getFormat(op);
     FailureOr<int64_t> ranks = op.getGroupSize();
-    if (!wire || failed(ranks) || *ranks < 2 ||
-        !isWorthwhile(op, *wire, model ? &*model : nullptr))
+    if (failed(ranks) || *ranks < 2)
+      continue;
+    std::optional<Choice> choice = choose(op, model ? &*model : nullptr);
+    if (!choice)
       continue;
     if (failed(op.getCollectiveKind() == CollectiveKind::AllReduce
-                   ? rewriteReduction(op, *wire, *ranks)
-                   : rewriteScatter(op, *wire, *ranks)))
+                   ? rewriteReduction(op, *choice, *ranks)
+                   : rewriteScatter(op, *choice, *ranks)))
       return signalPassFailure();
     changed = true;
   }

@@ -14,6 +14,7 @@
 
 #include "Communicate/WireFormat.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Support/DebugStringHelper.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "llvm/ADT/StringSwitch.h"
 
@@ -61,6 +62,26 @@ std::optional<WireFormat> WireFormat::get(MLIRContext *context, StringRef name,
     format.limit =
         APFloat::getLargest(narrow.getFloatSemantics()).convertToDouble();
   return format;
+}
+
+std::optional<std::vector<WireFormat>>
+WireFormat::getAll(MLIRContext *context, StringRef names, int64_t block) {
+  std::vector<WireFormat> formats;
+  for (StringRef name : llvm::split(names, '/')) {
+    std::optional<WireFormat> format = get(context, name, block);
+    if (!format)
+      return std::nullopt;
+    formats.push_back(*format);
+  }
+  return formats;
+}
+
+std::string WireFormat::getName() const {
+  if (isSparse)
+    return "top1of" + std::to_string(block);
+  if (type.isInteger(8))
+    return "i" + std::to_string(bits);
+  return mlir::debugString(type);
 }
 
 int64_t WireFormat::getBytes(int64_t elements) const {

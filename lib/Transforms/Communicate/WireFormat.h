@@ -19,6 +19,7 @@
 
 #include "mlir/IR/Builders.h"
 #include <optional>
+#include <vector>
 
 namespace mpcomm {
 
@@ -45,12 +46,19 @@ public:
   /// others; its blocks are these.
   static std::optional<WireFormat>
   get(mlir::MLIRContext *context, llvm::StringRef name, int64_t block = kBlock);
+  /// Several names with slashes between, in their order; nothing if one of them
+  /// is no format.
+  static std::optional<std::vector<WireFormat>>
+  getAll(mlir::MLIRContext *context, llvm::StringRef names,
+         int64_t block = kBlock);
   /// A format that casts to `type`, a float of 16 bits.
   explicit WireFormat(mlir::Type type, int64_t block = kBlock)
       : type(type), bits(type.getIntOrFloatBitWidth()), block(block) {}
 
   /// Of the payload.
   mlir::Type getType() const { return type; }
+  /// The name that gives this format.
+  std::string getName() const;
   /// Elements of a block have to be a multiple of those in a byte.
   int64_t getElementsPerByte() const { return bits < 8 ? 8 / bits : 1; }
   int64_t getBlock() const { return block; }

@@ -66,6 +66,10 @@ double mprt::bandwidthFor(const ManifestForecast &forecast,
 }
 
 unsigned mprt::wireBits(const std::string &wire) {
+  // Of several, what a bucket may have.
+  if (size_t slash = wire.find('/'); slash != std::string::npos)
+    return std::min(wireBits(wire.substr(0, slash)),
+                    wireBits(wire.substr(slash + 1)));
   if (wire.rfind("top", 0) == 0) // not even a bit of each element
     return 0;
   size_t digit = wire.find_first_of("0123456789");

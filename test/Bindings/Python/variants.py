@@ -1,6 +1,7 @@
 # Several plans of one step in a file: a session switches among them at any step, and the
-# losses keep their bits where each plan computes the same. What cannot be a variant is
-# refused when it is compiled; a rank that dies as others switch is named.
+# losses keep their bits where each plan computes the same, also between plans that lose
+# something and keep it. What cannot be a variant is refused when it is compiled; a rank that
+# dies as others switch is named.
 #
 # REQUIRES: torch, compiler
 # RUN: rm -rf %t && mkdir %t
@@ -29,6 +30,10 @@ CELLS = [
     ("dp:2", {"zero": 3}, {"kept": {"zero_keep": -1}, "one": {"buckets": "one"}}),
     ("pp:2", {"micro_batches": 4}, {"gpipe": {"schedule": "gpipe"}, "1f1b": {"schedule": "1f1b"}}),
 ]
+# Plans that compress, each with a residual of its own, beside EXACT ones.
+LOSSY = {"none": {"buckets": "none"}, "late": {"defer_bytes": 4096}, "signs": {"wire": "i1", "wire_min_bytes": 0},
+         "top": {"wire": "top1of8", "wire_min_bytes": 0}, "thin": {"low_rank": 2}}
+EXACT = ("", "none", "late")
 
 
 def model():
@@ -49,8 +54,9 @@ def compiled(mesh, options, variants):
     return program, batches
 
 
-def trained(mesh, options, variants, seed):
-    """Losses, the last state, and how often the plan changed; no switch without a seed."""
+def trained(mesh, options, variants, seed, exact=()):
+    """Losses, the last state, and how often the plan changed; no switch without a seed. Those in
+    `exact` are left out for the first plan."""
     program, batches = compiled(mesh, options, variants)
     choose, switches, losses = random.Random(seed), 0, []
     with mpcomm.Session(program) as session:
@@ -58,6 +64,7 @@ def trained(mesh, options, variants, seed):
         now = ""
         for step in range(STEPS):
             to = choose.choice(session.variants) if seed else ""
+            to = "" if to in exact else to
             if to != now:
                 session.switch(to)
                 switches, now = switches + 1, to
@@ -111,6 +118,14 @@ def main():
         total += switches
         print(mesh, options, f"{switches} switches, loss {losses[0]:.4f} -> {losses[-1]:.4f}")
     print(f"{total} switches in {len(CELLS) * STEPS} steps")
+
+    moved = mpcomm.launch(trained, np=2, args=("dp:2", {}, LOSSY, 7))
+    fewer = mpcomm.launch(trained, np=2, args=("dp:2", {}, LOSSY, 7, EXACT))
+    for (losses, state, switches), (others, other, less) in zip(moved, fewer):
+        assert losses == others, [i for i, (a, b) in enumerate(zip(losses, others)) if a != b][:3]
+        assert state.keys() == other.keys() and all(torch.equal(state[k], other[k]) for k in state)
+        assert losses[-1] < losses[0] and less < switches and switches > STEPS / 2
+    print(f"plans that lose: {switches} switches, {less} of them to such or back")
 
     refused(["--variant=narrow"], "variant 'narrow': expected a name of letters")
     refused(["--variant=a b: wire=bf16"], "variant 'a b: wire=bf16': expected a name")

@@ -85,7 +85,7 @@ func.func @others(%a: tensor<8xf32>, %b: tensor<8xi32>) -> (tensor<8xf32>, tenso
 // they are. As i8, 4 messages are 40 us, and n / 4 bytes with n / 256 of scales
 // 0.2539 n ns: from 20 us / 0.7461 ns = 26,806 bytes on that is faster.
 
-// WHY: NotCompressed{{.*}}Function=just_too_small | Reason="it would take longer in the model", bytes=26804, compressed_us=46.8, plain_us=46.8
+// WHY: NotCompressed{{.*}}Function=just_too_small | Reason="it would take longer in the model", bytes=26804, i8_us=46.8, plain_us=46.8
 // PAYS-LABEL: func.func @just_too_small
 // PAYS-NOT: all_to_all
 // PAYS-LABEL: func.func @just_large_enough

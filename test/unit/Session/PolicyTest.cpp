@@ -342,6 +342,9 @@ TEST(Policy, Numerics) {
   other.options["error-feedback"] = "true";
   EXPECT_FALSE(isAllowed(own, other, 8));
   EXPECT_TRUE(isAllowed(own, other, 1));
+  other.options["wire"] = "bf16/i4/i8";
+  EXPECT_FALSE(isAllowed(own, other, 8)) << "a bucket may have four bits";
+  EXPECT_TRUE(isAllowed(own, other, 4));
   other.options["wire"] = "top1of32";
   EXPECT_FALSE(isAllowed(own, other, 1)) << "most elements have no bit";
   EXPECT_TRUE(isAllowed(own, other, 0));

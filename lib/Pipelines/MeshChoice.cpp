@@ -125,6 +125,40 @@ static std::string compareSteps(ModuleOp first, ModuleOp second) {
   return "";
 }
 
+FailureOr<size_t> mpcomm::findGraph(ArrayRef<ModuleOp> graphs,
+                                    const CompileOptions &program,
+                                    const CompileOptions &options,
+                                    std::string &reason) {
+  if (graphs.size() == 1)
+    return size_t(0);
+  auto count = [](const CompileOptions &of, ModuleOp graph) {
+    return mpcomm::detail::multiplySaturated(
+        mpcomm::detail::multiplySaturated(of.microBatches, of.localSteps),
+        countSamples(graph));
+  };
+  int64_t samples = count(program, graphs.front());
+  std::string others;
+  for (auto [i, graph] : llvm::enumerate(graphs)) {
+    int64_t own = count(options, graph);
+    if (own != samples) {
+      others += (others.empty() ? "" : ", ") + std::to_string(own);
+      continue;
+    }
+    reason = compareSteps(graphs.front(), graph);
+    if (!reason.empty()) {
+      reason = "graph " + std::to_string(i) +
+               " is another step than graph 0: it has " + reason;
+      return failure();
+    }
+    return i;
+  }
+  reason = "expected micro-batches and local steps of one of the graphs that "
+           "have " +
+           std::to_string(samples) + " samples, as in the program; they have " +
+           others;
+  return failure();
+}
+
 /// Compiles and simulates one candidate.
 static void evaluate(ModuleOp graph, const CompileOptions &given,
                      MeshCandidate &candidate) {

@@ -244,7 +244,7 @@ private:
   /// Another plan is there to choose.
   void addPlan(size_t number);
   /// Whether it computes what the job may, and can be compared.
-  bool mayChoose(const Manifest &manifest) const;
+  bool mayChoose(const Manifest &manifest, bool isOfOneFile = false) const;
   bool mayChoose(size_t number) const;
   /// That of the variant, "" of a program itself.
   const std::string &nameOfPlan(size_t number) const;

@@ -170,7 +170,7 @@ Error Session::adapt(const Expected<std::optional<AdaptOptions>> &given) {
   return {};
 }
 
-bool Session::mayChoose(const Manifest &manifest) const {
+bool Session::mayChoose(const Manifest &manifest, bool isOfOneFile) const {
   auto isSame = [](const ManifestAxis &a, const ManifestAxis &b) {
     return a.name == b.name && a.size == b.size;
   };
@@ -179,11 +179,13 @@ bool Session::mayChoose(const Manifest &manifest) const {
                     manifestOf().axes.begin(), manifestOf().axes.end(),
                     isSame) &&
          isAllowed(adaptation->numerics, *manifest.graph,
-                   adaptation->options.leastBits);
+                   adaptation->options.leastBits, isOfOneFile);
 }
 
 bool Session::mayChoose(size_t number) const {
-  return mayChoose(programs[number].program->manifest());
+  const Program &program = *programs[number].program;
+  return mayChoose(program.manifest(),
+                   program.digest() == programs[current].program->digest());
 }
 
 void Session::findPlans() {

@@ -64,7 +64,9 @@ struct CompileOptions {
   cl::list<std::string> variants{
       "variant", cl::value_desc("name: key=value ..."),
       cl::desc("Another plan of the step in the same file, with these options "
-               "beside those of --options; a session can switch to it"),
+               "beside those of --options; a session can switch to it. With "
+               "other micro-batches it needs the step imported with another "
+               "batch size as one more <step.mlir>"),
       cl::cat(category)};
   cl::opt<std::string> cpu{"cpu", cl::init("native"), cl::value_desc("name"),
                            cl::desc("Processor to generate code for"),
@@ -101,7 +103,8 @@ namespace {
 
 /// The step with one set of options.
 struct Plan {
-  std::string name; ///< of a variant; empty for the program itself
+  std::string name;  ///< of a variant; empty for the program itself
+  std::string input; ///< the file that it is compiled of
   mpcomm::CompileOptions options;
   OwningOpRef<ModuleOp> module;
 };
@@ -218,8 +221,9 @@ static FailureOr<size_t> choose(const CompileOptions &options,
   bool isAuto = mpcomm::isAutoMesh(compile.mesh, ranks);
   if (!isAuto && compile.globalBatch != 0)
     return refuse("expected mesh=auto:N with global-batch");
-  if (!isAuto && modules.size() > 1)
-    return refuse("expected one graph, or mesh=auto:N to choose among " +
+  if (!isAuto && modules.size() > 1 && options.variants.empty())
+    return refuse("expected one graph, or mesh=auto:N or --variant to choose "
+                  "among " +
                   llvm::Twine(modules.size()));
   if (!mpcomm::hasChoice(compile))
     return size_t(0);
@@ -250,7 +254,17 @@ static FailureOr<size_t> choose(const CompileOptions &options,
 }
 
 /// Adds what --variant asks for to the program itself; 0, or the exit status.
-static int addVariants(const CompileOptions &options, Plans &plans) {
+/// `modules` are those of the inputs, null for the program's own.
+static int addVariants(const CompileOptions &options,
+                       ArrayRef<OwningOpRef<ModuleOp>> modules, Plans &plans) {
+  SmallVector<ModuleOp> graphs = {*plans.front()->module};
+  SmallVector<std::string> inputs = {plans.front()->input};
+  for (auto [input, module] : llvm::zip(options.inputs, modules))
+    if (module) {
+      graphs.push_back(*module);
+      inputs.push_back(input);
+    }
+  std::set<size_t> used = {0};
   std::set<std::string> names;
   for (const std::string &text : options.variants) {
     llvm::Expected<mpcomm::VariantRequest> request = mpcomm::parseVariant(text);
@@ -276,15 +290,24 @@ static int addVariants(const CompileOptions &options, Plans &plans) {
     if (mpcomm::hasChoice(plan->options))
       return fail("--variant '" + plan->name +
                   "': expected a given mesh and level of zero");
-    plan->module = plans.front()->module->clone();
+    FailureOr<size_t> graph = mpcomm::findGraph(graphs, plans.front()->options,
+                                                plan->options, reason);
+    if (failed(graph))
+      return fail("--variant '" + plan->name + "': " + reason);
+    used.insert(*graph);
+    plan->input = inputs[*graph];
+    plan->module = graphs[*graph].clone();
     plans.push_back(std::move(plan));
   }
+  for (size_t i = 0; i < graphs.size() && !names.empty(); ++i)
+    if (!used.count(i) && !mpcomm::hasChoice(plans.front()->options))
+      return fail("expected a variant with micro-batches of '" + inputs[i] +
+                  "', no plan is of it");
   return 0;
 }
 
 /// Runs the pipelines; 0, or the exit status.
-static int compilePlan(const CompileOptions &options, const std::string &input,
-                       Plan &plan) {
+static int compilePlan(const CompileOptions &options, Plan &plan) {
   ModuleOp module = *plan.module;
   std::string reason;
   PassManager passes(module.getContext());
@@ -309,7 +332,7 @@ static int compilePlan(const CompileOptions &options, const std::string &input,
   }
   bool hasMesh = !module.getOps<mpcomm::MeshOp>().empty();
   if (failed(passes.run(module)))
-    return fail("cannot compile '" + input + "'" +
+    return fail("cannot compile '" + plan.input + "'" +
                 (plan.name.empty() ? "" : " as variant '" + plan.name + "'") +
                 (hasMesh && options.from == From::Graph
                      ? "; rank programs, which communicate, are compiled with "
@@ -412,11 +435,12 @@ int main(int argc, char **argv) {
   Plans plans;
   plans.push_back(std::make_unique<Plan>());
   plans.back()->options.copyOptionValuesFrom(compile);
+  plans.back()->input = options.inputs[*chosen];
   plans.back()->module = std::move(modules[*chosen]);
-  if (addVariants(options, plans))
+  if (addVariants(options, modules, plans))
     return 1;
   for (const std::unique_ptr<Plan> &plan : plans) {
-    if (int status = compilePlan(options, options.inputs[*chosen], *plan))
+    if (int status = compilePlan(options, *plan))
       return status;
     if (plan->name.empty())
       continue;

@@ -84,6 +84,16 @@ llvm::FailureOr<int64_t> checkGiven(const CompileOptions &options,
 MeshChoice chooseMesh(llvm::ArrayRef<mlir::ModuleOp> graphs,
                       const CompileOptions &options);
 
+/// Of `graphs`, one step imported with several batch sizes, the one of which a
+/// plan with the micro-batches and local steps of `options` takes as many
+/// samples as one with those of `program` does of the first: its index.
+/// Failure, with a reason, if there is none, or if it is another step; of a
+/// single graph 0 in any case.
+llvm::FailureOr<size_t> findGraph(llvm::ArrayRef<mlir::ModuleOp> graphs,
+                                  const CompileOptions &program,
+                                  const CompileOptions &options,
+                                  std::string &reason);
+
 /// Sets the options that are left to the choice.
 void applyMesh(const MeshCandidate &candidate, CompileOptions &options);
 

@@ -639,9 +639,9 @@ def DeferReductionsPass
     Deferred is what shortens the step most by a model with one link and one
     order of compute (Scheduling/Deferral/Deferral.h), or with `max-bytes` what
     is read first. A reduction can be deferred if one optimizer op takes its
-    result, maybe scaled or cast, and all that it computes is state: not if a
-    factor depends on all gradients (clip norm, loss scaling), nor if there is a
-    copy of the parameter in another type.
+    result, maybe scaled or cast, and all that it computes is state, with the
+    copies of the parameter that products read in 16 bits: not if a factor
+    depends on all gradients (clip norm, loss scaling).
 
     Assumes: Form 3, with reductions that are not merged.
 
@@ -650,7 +650,8 @@ def DeferReductionsPass
     last update until `@apply_pending` has run.
 
     Numerics: exact, except for how kernels fuse: an update of many ops may
-    round in another way where it stands beside others.
+    round in another way where it stands beside others, and so may ops in 16
+    bits, which are not rounded inside a kernel.
 
     Example: with `max-bytes=16`
     ```mlir

@@ -305,12 +305,19 @@ def AverageMomentumPass : Pass<"mpcomm-average-momentum", "::mlir::ModuleOp"> {
     of the one that it comes from: a job warms up with AdamW and then switches
     to this. The first step of all is one of AdamW, whose variance then stays.
 
+    Of an `mpcomm.update`, momentum is the first state that the region makes of
+    itself and the gradient, and maybe the parameter, with constant factors.
+    State that it makes of the gradient in any other way stays as it is (the
+    variance of LAMB, whose trust ratios are of the averaged momentum; Li et
+    al., "1-bit LAMB", HiPC 2022, scale those of the warm-up instead). An
+    update without such state averages its gradient, as without the pass.
+
     Assumes: Form 1; AdamW has made steps before.
 
     Guarantees: Form 1. It is an error if there is no update with momentum, if
-    one has a parameter of fewer than 32 bits, or if its gradient is handed on
-    by another optimizer op (clipped, or scaled): that is not the one which
-    ranks would average.
+    one reads the gradient beside it (Lion, NAdam), if one has a parameter of
+    fewer than 32 bits, or if its gradient is handed on by another optimizer op
+    (clipped, or scaled): that is not the one which ranks would average.
 
     Numerics: of SGD reassociating (with Nesterov's momentum, the gradient is
     found again as a difference), of AdamW another optimizer.
@@ -328,7 +335,8 @@ def AverageMomentumPass : Pass<"mpcomm-average-momentum", "::mlir::ModuleOp"> {
         : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>) -> (tensor<8xf32>, tensor<8xf32>) { ... }
     ```
 
-    Counts (analysis remark `AverageMomentum`): updates by SGD and by AdamW.
+    Counts (analysis remark `AverageMomentum`): updates by SGD, by AdamW, and as
+    regions.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect",

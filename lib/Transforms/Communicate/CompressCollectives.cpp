@@ -51,6 +51,12 @@ struct Choice {
   void tell(CollectiveOpInterface op, int64_t compressed) const;
 };
 
+/// What gradients are multiplied by while they meet, null where they are not,
+/// and above 0 where the step is not taken, null where it always is.
+struct LossScale {
+  Value factor, skipped;
+};
+
 class CompressCollectives
     : public mpcomm::impl::CompressCollectivesPassBase<CompressCollectives> {
 public:
@@ -73,7 +79,8 @@ private:
                  const Encoded &mine) const;
   void handOut(OpBuilder &builder, CollectiveOpInterface op, Value row) const;
   FailureOr<SmallVector<BlockArgument>> addResiduals(CollectiveOpInterface op);
-  void setLost(BlockArgument residual, Value lost);
+  Value getKept(OpBuilder &builder, BlockArgument residual) const;
+  void setLost(OpBuilder &builder, BlockArgument residual, Value lost);
   void keepLost(OpBuilder &builder, Value lost,
                 ArrayRef<BlockArgument> residuals, ValueRange inputs);
   LogicalResult rewriteReduction(CollectiveOpInterface op, const Choice &choice,
@@ -83,8 +90,12 @@ private:
 
   /// By the names in `type`.
   std::vector<WireFormat> formats;
-  /// Of functions whose collectives keep what they lose.
-  llvm::MapVector<Operation *, std::shared_ptr<GradientState>> states;
+  /// Of a function whose collectives keep what they lose.
+  struct Feedback {
+    std::shared_ptr<GradientState> state;
+    LossScale scale;
+  };
+  llvm::MapVector<Operation *, Feedback> feedbacks;
 };
 
 } // namespace
@@ -183,7 +194,8 @@ Value CompressCollectives::layOut(OpBuilder &builder, CollectiveOpInterface op,
     int64_t count = countElements(input.getType());
     Value wide = castFloat(builder, loc, input, f32);
     if (!residuals.empty() && residuals[i])
-      wide = arith::AddFOp::create(builder, loc, wide, residuals[i]);
+      wide = arith::AddFOp::create(builder, loc, wide,
+                                   getKept(builder, residuals[i]));
     rows.push_back(reshapeTo(builder, loc, wide, count));
     elements += count;
   }
@@ -217,7 +229,7 @@ Value CompressCollectives::layOutShares(
     if (!residuals.empty() && residuals[i]) {
       // The row that is scattered has zeros behind the gradient.
       int64_t own = countElements(residuals[i].getType());
-      Value left = reshapeTo(builder, loc, residuals[i], own);
+      Value left = reshapeTo(builder, loc, getKept(builder, residuals[i]), own);
       if (count > own)
         left = ConcatenateOp::create(
             builder, loc, cast<RankedTensorType>(wide.getType()),
@@ -311,6 +323,36 @@ void CompressCollectives::handOut(OpBuilder &builder, CollectiveOpInterface op,
   }
 }
 
+/// The loss scale of a function; failure, with an error, where it is computed
+/// there. Linear in the function's ops.
+static FailureOr<LossScale> findLossScale(FunctionOpInterface function) {
+  LossScale found;
+  WalkResult result = function.walk([&](UnscaleOp op) {
+    found.factor = op.getScale();
+    Operation *made = found.factor.getDefiningOp();
+    if (!made || made->hasTrait<OpTrait::ConstantLike>())
+      return WalkResult::advance();
+    op.emitOpError("has a scale that is computed, expected an argument or a "
+                   "constant, by which what is lost is kept");
+    return WalkResult::interrupt();
+  });
+  if (result.wasInterrupted())
+    return failure();
+  function.walk(
+      [&](UpdateLossScaleOp update) { found.skipped = update.getFound(); });
+  return found;
+}
+
+/// `scalar` for all elements of `type`.
+static Value broadcastTo(OpBuilder &builder, Location loc, Value scalar,
+                         RankedTensorType type) {
+  if (type.getRank() == 0)
+    return scalar;
+  Type element = getElementTypeOrSelf(scalar.getType());
+  return BroadcastInDimOp::create(builder, loc, type.clone(element), scalar,
+                                  ArrayRef<int64_t>());
+}
+
 /// State for what is lost of each operand that is a gradient, of the shape of
 /// the whole parameter; null of others, and none at all without
 /// `error-feedback`.
@@ -320,9 +362,14 @@ CompressCollectives::addResiduals(CollectiveOpInterface op) {
   auto function = dyn_cast<FunctionOpInterface>(op->getParentOp());
   if (!errorFeedback || !function)
     return residuals;
-  std::shared_ptr<GradientState> &state = states[function];
-  if (!state)
+  auto &[state, scale] = feedbacks[function];
+  if (!state) {
+    FailureOr<LossScale> found = findLossScale(function);
+    if (failed(found))
+      return failure();
+    scale = *found;
     state = std::make_shared<GradientState>(function);
+  }
   for (auto [input, output] : llvm::zip(op->getOperands(), op->getResults())) {
     BlockArgument parameter = findParameterOf(output);
     residuals.push_back({});
@@ -344,9 +391,41 @@ CompressCollectives::addResiduals(CollectiveOpInterface op) {
   return residuals;
 }
 
-void CompressCollectives::setLost(BlockArgument residual, Value lost) {
-  states.find(residual.getOwner()->getParentOp())
-      ->second->setNext(residual, lost);
+/// What was lost, in units of the gradients as they meet.
+Value CompressCollectives::getKept(OpBuilder &builder,
+                                   BlockArgument residual) const {
+  Value factor =
+      feedbacks.find(residual.getOwner()->getParentOp())->second.scale.factor;
+  if (!factor)
+    return residual;
+  Location loc = residual.getLoc();
+  auto type = cast<RankedTensorType>(residual.getType());
+  return arith::MulFOp::create(builder, loc, residual,
+                               broadcastTo(builder, loc, factor, type));
+}
+
+/// A step that is not taken, for a gradient that has overflowed, loses nothing.
+void CompressCollectives::setLost(OpBuilder &builder, BlockArgument residual,
+                                  Value lost) {
+  Location loc = residual.getLoc();
+  auto type = cast<RankedTensorType>(residual.getType());
+  auto &[state, scale] =
+      feedbacks.find(residual.getOwner()->getParentOp())->second;
+  if (scale.factor)
+    lost = arith::DivFOp::create(builder, loc, lost,
+                                 broadcastTo(builder, loc, scale.factor, type));
+  if (scale.skipped) {
+    OpBuilder atEnd(residual.getOwner()->getTerminator());
+    auto scalar = cast<RankedTensorType>(scale.skipped.getType());
+    Attribute zero = atEnd.getZeroAttr(scalar.getElementType());
+    Value isSkipped = arith::CmpFOp::create(
+        atEnd, loc, arith::CmpFPredicate::OGT, scale.skipped,
+        arith::ConstantOp::create(atEnd, loc,
+                                  DenseElementsAttr::get(scalar, zero)));
+    lost = arith::SelectOp::create(
+        atEnd, loc, broadcastTo(atEnd, loc, isSkipped, type), residual, lost);
+  }
+  state->setNext(residual, lost);
 }
 
 /// The step returns what of the row `lost` is of each operand.
@@ -363,7 +442,8 @@ void CompressCollectives::keepLost(OpBuilder &builder, Value lost,
                           lost, ArrayRef<int64_t>(begin),
                           ArrayRef<int64_t>(end), ArrayRef<int64_t>(1));
       auto shape = cast<RankedTensorType>(residual.getType()).getShape();
-      setLost(residual, reshapeTo(builder, lost.getLoc(), part, shape));
+      setLost(builder, residual,
+              reshapeTo(builder, lost.getLoc(), part, shape));
     }
     begin = end;
   }
@@ -509,7 +589,7 @@ LogicalResult CompressCollectives::rewriteScatter(CollectiveOpInterface op,
       Value own = cut(lost, {0, begin}, {ranks, end});
       own = reshapeTo(builder, loc, own, ranks * (end - begin));
       own = cut(own, 0, type.getNumElements());
-      setLost(residual, reshapeTo(builder, loc, own, type.getShape()));
+      setLost(builder, residual, reshapeTo(builder, loc, own, type.getShape()));
     }
     begin = end;
   }
@@ -520,7 +600,7 @@ LogicalResult CompressCollectives::rewriteScatter(CollectiveOpInterface op,
 
 void CompressCollectives::runOnOperation() {
   ModuleOp module = getOperation();
-  states.clear();
+  feedbacks.clear();
   if (!type.empty()) {
     auto named = WireFormat::getAll(&getContext(), type, block);
     if (!named) {
@@ -566,8 +646,8 @@ void CompressCollectives::runOnOperation() {
       return signalPassFailure();
     changed = true;
   }
-  for (auto &[function, state] : states)
-    state->apply();
+  for (auto &[function, feedback] : feedbacks)
+    feedback.state->apply();
   if (!changed)
     markAllAnalysesPreserved();
 }

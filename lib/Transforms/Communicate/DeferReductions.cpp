@@ -55,7 +55,8 @@ struct Deferrable {
   AllReduceOp reduce;
   SmallVector<Operation *> chain; // of its result alone, in the block's order
   OptimizerOpInterface update;
-  SmallVector<Updated> states; // the first is the parameter
+  SmallVector<Operation *> casts; // of its results, to copies of narrower types
+  SmallVector<Updated> states;    // the first is the parameter
   llvm::SmallSetVector<Value, 2> scalars;
 };
 
@@ -67,6 +68,7 @@ public:
 
 private:
   std::optional<Deferrable> find(AllReduceOp op);
+  std::optional<Updated> findState(OpResult result, OpOperand &use);
   bool findStates(Deferrable &found);
   LogicalResult choose(SmallVectorImpl<Deferrable> &found);
   LogicalResult defer(ArrayRef<Deferrable> chosen);
@@ -111,20 +113,46 @@ static bool isFloatScalar(Value value) {
   return type && type.getRank() == 0 && type.getElementType().isF32();
 }
 
+/// What of the state `result` becomes, by `use`; nothing where it is not all
+/// that the step does with it.
+std::optional<Updated> DeferReductions::findState(OpResult result,
+                                                  OpOperand &use) {
+  if (use.getOwner() != body->getTerminator())
+    return std::nullopt;
+  unsigned number = use.getOperandNumber();
+  BlockArgument before = getDonor(step, number);
+  if (!before || before.getType() != result.getType())
+    return std::nullopt;
+  return Updated{before, result, number};
+}
+
 /// The state that the update computes: each result takes the place of an
-/// argument that the update reads, and nothing else reads it.
+/// argument that the update reads, and nothing else reads it but casts to the
+/// copies of parameters that products read.
 bool DeferReductions::findStates(Deferrable &found) {
-  Operation *exit = body->getTerminator();
+  SmallVector<Updated> copies;
   for (OpResult result : found.update->getResults()) {
-    if (!result.hasOneUse() || *result.getUsers().begin() != exit)
+    size_t before = found.states.size();
+    for (OpOperand &use : result.getUses()) {
+      Operation *cast = use.getOwner();
+      bool isCopy = isa<CastOpInterface>(cast) && cast->hasOneUse();
+      OpResult value = isCopy ? cast->getResult(0) : result;
+      std::optional<Updated> state =
+          findState(value, isCopy ? *cast->use_begin() : use);
+      if (!state)
+        return false;
+      if (isCopy) {
+        found.casts.push_back(cast);
+        copies.push_back(*state);
+      } else if (llvm::is_contained(found.update->getOperands(),
+                                    Value(state->before))) {
+        found.states.push_back(*state);
+      }
+    }
+    if (found.states.size() != before + 1)
       return false;
-    unsigned number = result.use_begin()->getOperandNumber();
-    BlockArgument before = getDonor(step, number);
-    if (!before || before.getType() != result.getType() ||
-        !llvm::is_contained(found.update->getOperands(), Value(before)))
-      return false;
-    found.states.push_back({before, result, number});
   }
+  llvm::append_range(found.states, copies);
   return !found.states.empty();
 }
 
@@ -305,6 +333,13 @@ LogicalResult DeferReductions::defer(ArrayRef<Deferrable> chosen) {
       builder.clone(*op, mapping);
     }
     for (const Updated &one : each.states) {
+      // Copies are of what is selected.
+      if (Operation *cast = one.after.getOwner();
+          llvm::is_contained(each.casts, cast)) {
+        builder.clone(*cast, mapping);
+        updated.push_back({one.before, mapping.lookup(one.after), one.result});
+        continue;
+      }
       Value condition = isPending;
       auto stateType = cast<RankedTensorType>(one.before.getType());
       if (stateType.getRank() != 0)
@@ -314,6 +349,7 @@ LogicalResult DeferReductions::defer(ArrayRef<Deferrable> chosen) {
       Value now = arith::SelectOp::create(
           builder, loc, condition, mapping.lookup(one.after), one.before);
       updated.push_back({one.before, now, one.result});
+      mapping.map(one.after, now);
     }
   }
   for (Operation &op : *body) {
@@ -324,6 +360,8 @@ LogicalResult DeferReductions::defer(ArrayRef<Deferrable> chosen) {
   for (const Deferrable &each : chosen) {
     for (const Updated &one : each.states)
       exit->setOperand(one.result, one.before);
+    for (Operation *op : each.casts)
+      op->erase();
     each.update->erase();
     for (Operation *op : llvm::reverse(each.chain))
       op->erase();
@@ -346,6 +384,8 @@ void DeferReductions::makeFlush() {
     for (Value operand : op->getOperands())
       if (auto argument = dyn_cast<BlockArgument>(operand))
         arguments.insert(argument);
+  for (auto &[argument, now, result] : updated) // copies are not read
+    arguments.insert(argument);
   SmallVector<Type> inputs, results;
   for (BlockArgument argument : arguments)
     inputs.push_back(argument.getType());

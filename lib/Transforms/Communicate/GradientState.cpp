@@ -53,6 +53,11 @@ BlockArgument mpcomm::findParameterOf(Value gradient) {
   while (!worklist.empty())
     for (OpOperand &use : worklist.pop_back_val().getUses()) {
       if (auto optimizer = dyn_cast<OptimizerOpInterface>(use.getOwner())) {
+        if (OpResult factored = optimizer.getHandedOn(use)) {
+          if (seen.insert(factored).second)
+            worklist.push_back(factored);
+          continue;
+        }
         BlockArgument parameter = getParameter(optimizer, use);
         if (parameter && found && found != parameter)
           return {};

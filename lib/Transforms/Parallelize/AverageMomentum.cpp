@@ -17,6 +17,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
@@ -66,6 +67,8 @@ public:
   void runOnOperation() override;
 
 private:
+  LogicalResult check(Operation *update, Value param, Value grad);
+  FailureOr<int64_t> rewriteTraced(func::FuncOp step);
   template <typename Update> FailureOr<int64_t> rewriteAll(func::FuncOp step);
 };
 
@@ -190,6 +193,200 @@ static Operation *getScaler(Value gradient) {
   return isa_and_present<OptimizerOpInterface>(maker) ? maker : nullptr;
 }
 
+/// Whether ranks can average the momentum of `update`; an error if not.
+LogicalResult AverageMomentum::check(Operation *update, Value param,
+                                     Value grad) {
+  Type element = getElementTypeOrSelf(param.getType());
+  if (element.getIntOrFloatBitWidth() < 32)
+    return update->emitOpError("has a parameter of ")
+           << element
+           << ", expected one of 32 bits or more, in which momentum is added "
+              "up";
+  if (Operation *scaler = getScaler(grad)) {
+    InFlightDiagnostic diagnostic =
+        update->emitOpError("has a gradient that is clipped or scaled, "
+                            "expected the one of the backward pass");
+    diagnostic.attachNote(scaler->getLoc()) << "this op hands it on";
+    return failure();
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Updates that are regions
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A value as `state` * s + `gradient` * g + `parameter` * p.
+struct Combination {
+  double state = 0, gradient = 0, parameter = 0;
+
+  Combination times(double factor) const {
+    return {factor * state, factor * gradient, factor * parameter};
+  }
+  Combination plus(const Combination &other) const {
+    return {state + other.state, gradient + other.gradient,
+            parameter + other.parameter};
+  }
+};
+
+} // namespace
+
+static std::optional<double> getNumber(Value value) {
+  FloatAttr number;
+  DenseElementsAttr elements;
+  if (matchPattern(value, m_Constant(&elements)) && elements.isSplat() &&
+      isa<FloatType>(elements.getElementType()))
+    return elements.getSplatValue<APFloat>().convertToDouble();
+  if (auto repeated = value.getDefiningOp<BroadcastInDimOp>())
+    return getNumber(repeated->getOperand(0));
+  return std::nullopt;
+}
+
+/// The values of an update's body that are linear, with known factors, in the
+/// state that is the argument `state`, the gradient and the parameter. Linear
+/// in its ops.
+static llvm::DenseMap<Value, Combination> combine(BlockArgument state) {
+  Block *body = state.getOwner();
+  llvm::DenseMap<Value, Combination> of;
+  of[body->getArgument(0)] = {0, 0, 1};
+  of[body->getArgument(1)] = {0, 1, 0};
+  of[state] = {1, 0, 0};
+  for (Operation &op : body->without_terminator()) {
+    bool isSum = isa<arith::AddFOp, arith::SubFOp>(op);
+    bool isQuotient = isa<arith::DivFOp>(op);
+    if (!isSum && !isQuotient && !isa<arith::MulFOp, arith::NegFOp>(op))
+      continue;
+    Value result = op.getResult(0), left = op.getOperand(0),
+          right = op.getOperands().back();
+    if (result.getType() != state.getType())
+      continue;
+    if (isa<arith::NegFOp>(op)) {
+      if (of.contains(left))
+        of[result] = of.lookup(left).times(-1);
+    } else if (isSum) {
+      if (of.contains(left) && of.contains(right))
+        of[result] = of.lookup(left).plus(
+            of.lookup(right).times(isa<arith::SubFOp>(op) ? -1 : 1));
+    } else {
+      if (!of.contains(left) && !isQuotient)
+        std::swap(left, right);
+      std::optional<double> factor = getNumber(right);
+      if (of.contains(left) && factor)
+        of[result] = of.lookup(left).times(isQuotient ? 1 / *factor : *factor);
+    }
+  }
+  return of;
+}
+
+/// Whether `value` is computed of `of`, in a block.
+static bool dependsOn(Value value, Value of) {
+  SmallVector<Value> worklist = {value};
+  llvm::DenseSet<Value> seen = {value};
+  while (!worklist.empty()) {
+    Value next = worklist.pop_back_val();
+    if (next == of)
+      return true;
+    if (Operation *def = next.getDefiningOp())
+      for (Value operand : def->getOperands())
+        if (seen.insert(operand).second)
+          worklist.push_back(operand);
+  }
+  return false;
+}
+
+/// The state of which the update makes momentum, as its number, and of what;
+/// nothing if there is none.
+static std::optional<std::pair<unsigned, Combination>>
+findMomentum(UpdateOp update) {
+  Block &body = update.getBody().front();
+  Operation *yield = body.getTerminator();
+  for (unsigned i = 0; i < update.getNewStates().size(); ++i) {
+    auto of = combine(body.getArgument(2 + i)).lookup(yield->getOperand(1 + i));
+    if (of.state != 0 && of.gradient != 0)
+      return std::pair(i, of);
+  }
+  return std::nullopt;
+}
+
+/// Has the body go by the momentum that it is given in place of the gradient.
+/// State that it makes of the gradient otherwise stays as it is, and where that
+/// is 0, an element has never had a gradient: its momentum is 0.
+static void useMomentum(UpdateOp update, unsigned momentum) {
+  Block &body = update.getBody().front();
+  Operation *yield = body.getTerminator();
+  BlockArgument gradient = body.getArgument(1);
+  BlockArgument given = body.addArgument(gradient.getType(), gradient.getLoc());
+  yield->getOperand(1 + momentum).replaceAllUsesWith(given);
+  ImplicitLocOpBuilder b =
+      ImplicitLocOpBuilder::atBlockBegin(update.getLoc(), &body);
+  Arithmetic s{b};
+  Value next = given;
+  for (unsigned i = 0; i < update.getNewStates().size(); ++i) {
+    Value value = yield->getOperand(1 + i);
+    if (!dependsOn(value, gradient))
+      continue;
+    BlockArgument kept = body.getArgument(2 + i);
+    value.replaceAllUsesWith(kept);
+    if (kept.getType() != given.getType())
+      continue;
+    Value none = s.number(kept, 0);
+    Value isUsed = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, kept,
+                                         none); // or no number
+    next = arith::SelectOp::create(b, isUsed, next, none);
+  }
+  SmallVector<Operation *> ops = llvm::map_to_vector(
+      body.without_terminator(), [](Operation &op) { return &op; });
+  for (Operation *op : llvm::reverse(ops))
+    if (op->use_empty() && op->getResult(0) != next)
+      op->erase();
+  llvm::SmallPtrSet<Operation *, 8> made;
+  for (Value value = next; value != given;) {
+    made.insert(value.getDefiningOp());
+    value = value.getDefiningOp()->getOperand(1);
+  }
+  if (next != given)
+    given.replaceAllUsesExcept(next, made);
+}
+
+/// The number of updates that are regions; failure, with an error, where one
+/// has momentum and is not linear in it.
+FailureOr<int64_t> AverageMomentum::rewriteTraced(func::FuncOp step) {
+  int64_t count = 0;
+  for (UpdateOp update : llvm::to_vector(step.getOps<UpdateOp>())) {
+    std::optional<std::pair<unsigned, Combination>> found =
+        findMomentum(update);
+    if (!found)
+      continue;
+    if (failed(check(update, update.getParam(), update.getGrad())))
+      return failure();
+    auto &[momentum, of] = *found;
+    useMomentum(update, momentum);
+    Block &body = update.getBody().front();
+    if (!body.getArgument(1).use_empty())
+      return update.emitOpError("reads the gradient beside momentum, expected "
+                                "an optimizer that goes by momentum alone");
+    body.getArguments().back().replaceAllUsesWith(body.getArgument(1));
+    body.eraseArgument(body.getNumArguments() - 1);
+    ImplicitLocOpBuilder b(update.getLoc(), update);
+    Arithmetic s{b};
+    Value sum = s.add(s.scale(of.state, update.getInputs()[momentum]),
+                      s.scale(of.gradient, update.getGrad()));
+    if (of.parameter != 0)
+      sum = s.add(sum, s.scale(of.parameter, update.getParam()));
+    update.getGradMutable().assign(sum);
+    std::string name = update.getOptimizer().value_or("traced").str();
+    update.setOptimizer(name + " with averaged momentum");
+    ++count;
+  }
+  return count;
+}
+
+//===----------------------------------------------------------------------===//
+// SGD and AdamW
+//===----------------------------------------------------------------------===//
+
 /// The number of updates of one kind; failure, with an error, where one cannot
 /// be rewritten.
 template <typename Update>
@@ -200,19 +397,8 @@ FailureOr<int64_t> AverageMomentum::rewriteAll(func::FuncOp step) {
       updates.push_back(op);
   });
   for (Update op : updates) {
-    Type element = getElementTypeOrSelf(op.getParam().getType());
-    if (element.getIntOrFloatBitWidth() < 32)
-      return op.emitOpError("has a parameter of ")
-             << element
-             << ", expected one of 32 bits or more, in which momentum is "
-                "added up";
-    if (Operation *scaler = getScaler(op.getGrad())) {
-      InFlightDiagnostic diagnostic =
-          op.emitOpError("has a gradient that is clipped or scaled, expected "
-                         "the one of the backward pass");
-      diagnostic.attachNote(scaler->getLoc()) << "this op hands it on";
+    if (failed(check(op, op.getParam(), op.getGrad())))
       return failure();
-    }
     ImplicitLocOpBuilder b(op.getLoc(), op);
     Arithmetic s{b};
     UpdateOp update = createUpdate(b, op, getMomentum(s, op));
@@ -226,19 +412,23 @@ void AverageMomentum::runOnOperation() {
   func::FuncOp step = getTrainStep(getOperation());
   if (!step)
     return signalPassFailure();
+  FailureOr<int64_t> traced = rewriteTraced(step); // the others become regions
+  if (failed(traced))
+    return signalPassFailure();
   FailureOr<int64_t> sgd = rewriteAll<SgdUpdateOp>(step);
   if (failed(sgd))
     return signalPassFailure();
   FailureOr<int64_t> adamw = rewriteAll<AdamwUpdateOp>(step);
   if (failed(adamw))
     return signalPassFailure();
-  if (*sgd + *adamw == 0) {
+  if (*traced + *sgd + *adamw == 0) {
     step.emitOpError("has no update with momentum, expected one by "
-                     "mpcomm.adamw_update or mpcomm.sgd_update");
+                     "mpcomm.adamw_update, mpcomm.sgd_update or mpcomm.update");
     return signalPassFailure();
   }
   remark::analysis(step.getLoc(), remark::RemarkOpts::name("AverageMomentum")
                                       .category(DEBUG_TYPE)
                                       .function(step.getName()))
-      << remark::metric("sgd", *sgd) << remark::metric("adamw", *adamw);
+      << remark::metric("sgd", *sgd) << remark::metric("adamw", *adamw)
+      << remark::metric("traced", *traced);
 }

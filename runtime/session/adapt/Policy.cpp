@@ -79,7 +79,7 @@ unsigned mprt::wireBits(const std::string &wire) {
 }
 
 bool mprt::isAllowed(const ManifestGraph &own, const ManifestGraph &plan,
-                     unsigned leastBits) {
+                     unsigned leastBits, bool isOfOneFile) {
   auto wireOf = [](const ManifestGraph &graph) {
     auto found = graph.options.find("wire");
     return found == graph.options.end() ? std::string() : found->second;
@@ -91,10 +91,13 @@ bool mprt::isAllowed(const ManifestGraph &own, const ManifestGraph &plan,
       break;
     options->erase("wire");
     options->erase("error-feedback"); // which makes up for the wire
+    if (isOfOneFile) // whose compiler has seen to it that samples are as many
+      options->erase("micro-batches");
     if (leastBits == 0)
       options->erase("low-rank");
   }
-  if (own.digest != plan.digest || mine != its)
+  bool isOneStep = own.digest == plan.digest || (isOfOneFile && !isExact);
+  if (!isOneStep || mine != its)
     return false;
   unsigned bits = wireBits(wireOf(plan)), ownBits = wireBits(wireOf(own));
   return isExact || wireOf(plan) == wireOf(own) || bits >= leastBits ||

@@ -138,10 +138,10 @@ unsigned wireBits(const std::string &wire);
 
 /// Whether `plan` computes what `own` does: with 64 for `leastBits` by the same
 /// options; with fewer but for a wire of so many bits and more, or one as wide
-/// as that of `own`; with 0 also for gradients
-/// that are sent as thin matrices.
+/// as that of `own`, and of one file in other micro-batches; with 0 also for
+/// gradients that are sent as thin matrices.
 bool isAllowed(const ManifestGraph &own, const ManifestGraph &plan,
-               unsigned leastBits);
+               unsigned leastBits, bool isOfOneFile = false);
 
 } // namespace mprt
 

@@ -1,11 +1,12 @@
 # Ranks average momentum instead of gradients. Of SGD losses are those of SGD; of AdamW, whose
 # variance stays as it is, those of 1-bit Adam's second phase: both computed here in f64, also
-# with micro-batches; a step of AdamW can follow. With signs on the wire a classifier then
-# learns as in f32, which it does not where signs stand for gradients.
+# with micro-batches; a step of AdamW can follow. Of optimizers that a user writes, the state that is
+# not linear stays likewise. With signs on the wire a classifier then learns as in f32, which it
+# does not where signs stand for gradients.
 #
 # REQUIRES: torch, compiler
 # RUN: rm -rf %t && mkdir %t
-# RUN: %python %s %t
+# RUN: %python %s %t %mpcomm_src_root/test/Integration/PyTorch/Inputs
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -20,6 +21,8 @@ from low_rank import model
 from torch import nn
 
 FOLDER = sys.argv[1]
+sys.path.append(sys.argv[2])
+import user_optimizers  # noqa: E402
 WARM, FROZEN, AFTER = 8, 8, 4
 STEPS = WARM + FROZEN + AFTER
 LR, BETAS, EPS, DECAY = 0.01, (0.9, 0.99), 1e-8, 0.1
@@ -171,6 +174,75 @@ def check_losses():
         assert one[WARM + FROZEN // 2:] == other, "a resumed run has other losses"
 
 
+# --- optimizers that are traced ---
+
+def lamb(net):
+    return user_optimizers.LAMB(net.parameters(), lr=LR)
+
+
+def adamax(net):
+    return torch.optim.Adamax(net.parameters(), lr=LR, betas=BETAS, weight_decay=DECAY)
+
+
+@torch.no_grad()
+def step_frozen(rule, name):
+    """A step of LAMB or Adamax whose state `name` stays; where that is 0, momentum is."""
+    group = rule.param_groups[0]
+    (beta1, beta2), decay = group["betas"], group["weight_decay"]
+    for p in group["params"]:
+        state = rule.state[p]
+        state["step"] += 1
+        kept, m, count = state[name], state["exp_avg"], float(state["step"])
+        g = p.grad + (decay * p if name == "exp_inf" else 0)
+        m.mul_(beta1).add_(g, alpha=1 - beta1).mul_((kept != 0).to(m.dtype))
+        if name == "exp_inf":
+            p.sub_(group["lr"] / (1 - beta1 ** count) * m / kept)
+            continue
+        size = (1 - beta2 ** count) ** 0.5 / (1 - beta1 ** count)
+        change = m / (kept.sqrt() + group["eps"]) * size + decay * p
+        p.sub_(change * (group["lr"] * min(p.norm().item() / change.norm().item(), 10.0)))
+
+
+def reference_of_traced(make, state, dtype):
+    net = model().to(dtype)
+    rule = make(net)
+    losses = []
+    for step in range(STEPS):
+        net.zero_grad()
+        losses.append(0.0)
+        for rank in range(2):
+            x, labels = batches(step, rank, 1)
+            own = nn.functional.cross_entropy(net(x.to(dtype)), labels) / 2
+            own.backward()
+            losses[-1] += own.item()
+        if is_frozen(step):
+            step_frozen(rule, state)
+        else:
+            rule.step()
+    return losses
+
+
+def trained_by_traced(make):
+    torch.set_num_threads(1)
+    net = model()
+    program = mpcomm.compile(net, nn.functional.cross_entropy, make(net), batches(0, 0, 1),
+                             mesh="dp:2", variants={"frozen": {"average_momentum": True}})
+    losses = []
+    with mpcomm.Session(program) as session:
+        for step in range(STEPS):
+            session.switch("frozen" if is_frozen(step) else "")
+            losses.append(session.step(batches(step, session.rank, 1)))
+    return losses
+
+
+def check_traced():
+    makers = ((lamb, "exp_avg_sq"), (adamax, "exp_inf"))
+    for (make, state), (losses, _) in zip(makers, low_rank.launch_each(
+            trained_by_traced, 2, [(make,) for make, _ in makers])):
+        compare(make.__name__, losses, *(reference_of_traced(make, state, dtype)
+                                         for dtype in (torch.float64, torch.float32)))
+
+
 # --- learning ---
 
 CLASSES, WIDTH, LONG = 10, 32, 800
@@ -228,6 +300,7 @@ def refuse(options, message):
 
 def main():
     check_sgd()
+    check_traced()
     check_first_step()
     check_losses()
     check_learning()
@@ -238,6 +311,9 @@ def main():
     refuse({"mesh": "pp:2", "micro_batches": 2}, "average-momentum: expected a mesh without stages")
     refuse({"rule": lambda net: torch.optim.SGD(net.parameters(), lr=0.1)},
            "has no update with momentum, expected one")
+    for rule in (lambda net: torch.optim.NAdam(net.parameters()),
+                 lambda net: user_optimizers.Lion(net.parameters(), lr=LR)):
+        refuse({"rule": rule}, "reads the gradient beside momentum")
 
 
 if __name__ == "__main__":

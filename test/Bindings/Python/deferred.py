@@ -139,10 +139,11 @@ def assert_same(ours, expected, case):
 
 
 def main():
-    # Buckets of two ranks' numbers sum in one way alone.
+    # Buckets of two ranks' numbers sum in one way alone. Between ops of 16 bits a kernel rounds
+    # nothing, and what is one kernel depends on the order: with bf16 it is the same without overlap.
     for rule, options in (
             ("sgd", {}), ("adamw", {}), ("adamw", {"micro_batches": 3}),
-            ("adamw", {"precision": "bf16"}), ("sgd", {"wire": "bf16"}),
+            ("adamw", {"precision": "bf16", "overlap": False}), ("sgd", {"wire": "bf16"}),
             ("adamw", {"average": "before"}),
             ("adamw", {"local_steps": 2, "outer_momentum": 0.9})):
         deferrals = (-1, 1, 3000, 1 << 20) if not options else (-1, 1 << 20)
@@ -151,9 +152,8 @@ def main():
         for defer, ours in zip(deferrals, others):
             for one, other in zip(ours, plain):
                 assert_same(one, other, (rule, options, defer))
-                # But for those of which there are copies in 16 bits.
                 expected = {1: 1, 1 << 20: len(list(Net().parameters()))}.get(defer, one[3])
-                assert one[3] == expected or "precision" in options, (options, defer, one[3])
+                assert one[3] == expected, (options, defer, one[3])
                 assert other[3] == 0
 
     exact, rounded = eager(torch.float64), eager(torch.float32)
@@ -169,7 +169,7 @@ def main():
 
     for seed in range(4):
         plain, *both = low_rank.launch_each(trained, 2, [
-            ("dp:2", "adamw", {"defer_bytes": own,
+            ("dp:2", "adamw", {"defer_bytes": own, **({"precision": "bf16", "overlap": False} if seed % 2 else {}),
                                "variants": {"other": {"buckets": "one", "defer_bytes": others}}},
              seed) for own, others in ((0, 0), (1 << 20, 0), (0, 1 << 20))])
         for ours in both:

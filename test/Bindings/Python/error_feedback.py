@@ -20,6 +20,9 @@ import torch
 from torch import nn
 
 SAMPLES, RATE, MOMENTUM = 4, 0.01, 0.5
+# Gradients of some units by 2^127 are no numbers; by what a step less by 2^40 makes of it, they are.
+OVERFLOWING = {"loss_scale": f"dynamic:{2.0 ** 127!r}", "loss_scale_max": repr(2.0 ** 127),
+               "loss_scale_backoff": repr(2.0 ** -40)}
 FOLDER = sys.argv[1]
 
 
@@ -168,11 +171,16 @@ def check_parts():
             ("dp:2", 2, 2, {"zero": 1}), ("dp:3", 3, 3, {"zero": 1, "buckets": "one"}),
             ("dp:2", 2, 2, {"zero": 1, "micro_batches": 2}), ("dp:3", 3, 3, {"zero": 2}),
             ("dp:2", 2, 2, {"zero": 3, "buckets": "one"}),
+            ("dp:2", 2, 2, {"loss_scale": "static:1024"}), ("dp:3", 3, 3, OVERFLOWING),
+            ("dp:2", 2, 2, {"zero": 1, "micro_batches": 2, **OVERFLOWING}),
+            ("dp:2", 2, 2, {"zero": 3, **OVERFLOWING}),
             ("pp:2,dp:2", 4, 2, {"micro_batches": 2}),
+            ("pp:2,dp:2", 4, 2, {"micro_batches": 2, **OVERFLOWING}),
             ("pp:2,dp:2", 4, 2, {"micro_batches": 2, "zero": 1})):
         parts = layout.get("micro_batches", 1)
+        # The first step overflows, and is not taken.
         gradients = [[], []]
-        for step in range(steps):
+        for step in range("loss_scale_max" in layout, steps):
             for rank in range(data):
                 x, t = (v.double() for v in part_batch(step, rank, parts))
                 gradients[0].append(t.T @ x / SAMPLES / data / parts)
@@ -200,10 +208,11 @@ def check_parts():
                 assert rest.abs().max() > 100 * bound or wire == "i8", (mesh, layout, rest)
         print(mesh, layout, "nothing is lost")
 
-    for layout in ({"zero": 2, "micro_batches": 2}, {"precision": "f16"}):
+    for options in ({"wire": "i4", "zero": 2, "micro_batches": 2},
+                    {"low_rank": 2, "precision": "f16"}):
         try:
-            in_parts("dp:2", {"wire": "i4", **layout}, 1, "refused")
-            raise AssertionError(layout)
+            in_parts("dp:2", options, 1, "refused")
+            raise AssertionError(options)
         except mpcomm.CompileError as error:
             assert "expected zero=0 or 1, or one micro-batch" in str(error) or \
                 "expected no loss scaling" in str(error), error

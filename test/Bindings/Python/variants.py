@@ -127,6 +127,33 @@ def main():
         assert losses[-1] < losses[0] and less < switches and switches > STEPS / 2
     print(f"plans that lose: {switches} switches, {less} of them to such or back")
 
+    # In other micro-batches sums have another order: what two runs without switches are apart.
+    one, four, both = (mpcomm.launch(trained, np=2, args=("dp:2", options, variants, seed))
+                       for options, variants, seed in (
+                           ({}, {}, None), ({"micro_batches": 4}, {}, None),
+                           ({}, {"four": {"micro_batches": 4}}, 7)))
+    apart = max(abs(a - b) for a, b in zip(one[0][0], four[0][0]))
+    worst = max(abs(a - b) for a, b in zip(one[0][0], both[0][0]))
+    print(f"micro-batches: {worst:.1e} of {apart:.1e}, {both[0][2]} switches")
+    assert 0 < worst <= 4 * apart < 0.01 * one[0][0][0] and both[0][2] > STEPS / 3
+    try:
+        compiled("dp:2", {}, {"three": {"micro_batches": 3}})
+        raise AssertionError("a variant of another number of samples was taken")
+    except mpcomm.CompileError as error:
+        assert "variant 'three': expected micro-batches" in str(error), error
+
+    with open(sys.argv[3], encoding="utf-8") as file:
+        text = file.read()
+    half, other = (os.path.join(sys.argv[1], name) for name in ("half.mlir", "other.mlir"))
+    for path, old, new in ((half, "tensor<8x", "tensor<4x"), (other, '"bias"', '"offset"')):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace("tensor<8x", "tensor<4x").replace(old, new))
+    refused([half, "--variant=a: micro-batches=4"],
+            "'a': expected micro-batches and local steps of one of the graphs that have 8 samples, "
+            "as in the program; they have 32, 16")
+    refused([half, "--variant=a: buckets=one"], "no plan is of it")
+    refused([half], "expected one graph, or mesh=auto:N or --variant")
+    refused([other, "--variant=a: micro-batches=2"], "graph 1 is another step than graph 0")
     refused(["--variant=narrow"], "variant 'narrow': expected a name of letters")
     refused(["--variant=a b: wire=bf16"], "variant 'a b: wire=bf16': expected a name")
     refused(["--variant=a: wire=bf16", "--variant=a: buckets=one"], "'a' is given twice")

@@ -52,7 +52,7 @@ func.func @train_step(
 
 // -----
 
-// expected-error@+1 {{has no update with momentum, expected one by mpcomm.adamw_update or mpcomm.sgd_update}}
+// expected-error@+1 {{has no update with momentum, expected one by mpcomm.adamw_update, mpcomm.sgd_update or mpcomm.update}}
 func.func @train_step(%p: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>}) -> tensor<4xf32> {
   return %p : tensor<4xf32>
 }

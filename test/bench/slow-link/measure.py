@@ -41,6 +41,7 @@ CHECK: mpcomm: predicted {{[0-9.]+}} ms ({{[-+][0-9.]+}} %), exposed {{[0-9.]+}}
 
 import argparse
 import json
+import math
 import os
 import re
 import statistics
@@ -59,6 +60,7 @@ import network  # noqa: E402
 from workloads import MODELS  # noqa: E402
 
 WARMUP = 2
+SMOOTH = 5  # steps of a point of a curve
 
 
 def rank_environment(base, rank, ranks):
@@ -108,7 +110,8 @@ class Bench:
                 results.append(json.load(file))
         ms = statistics.median(results[0]["ms"])
         return {"ms": ms, "exposed_ms": ms - statistics.median(results[0]["local_ms"]),
-                "loss": results[0]["loss"], "peak_mb": max(r["peak_mb"] for r in results)}
+                "loss": results[0]["loss"], "peak_mb": max(r["peak_mb"] for r in results),
+                "curve": results[0]["curve"]}
 
     def path(self, model, end):
         return os.path.join(self.folder, f"{model}.{end}")
@@ -176,7 +179,8 @@ class Bench:
         batches = int(local[1]) if local else 1
         return {"ms": statistics.median(r["ms"] for r in timed) / batches,
                 "exposed_ms": statistics.median(r["exposed_ms"] for r in timed) / batches,
-                "loss": [rows[0]["loss"], rows[-1]["loss"]], "peak_mb": max(map(float, peaks))}
+                "loss": [rows[0]["loss"], rows[-1]["loss"]], "peak_mb": max(map(float, peaks)),
+                "curve": [(r["ms"], r["loss"]) for r in rows]}
 
     def alone(self, model, ranks, steps):
         """Our program for one rank on every core at once, as many as there are ranks."""
@@ -276,6 +280,57 @@ def draw(results):
             'fill="white"/>' + "\n".join(rows) + "</svg>\n")
 
 
+def draw_curves(title, runs):
+    """The loss by seconds since the first step, as SVG: means of SMOOTH steps of the first round,
+    to where the first run ends; and a table of when each was as low as the best then."""
+    lines = {}
+    for name, rounds in runs.items():
+        at, losses, line = 0.0, [], []
+        for ms, loss in rounds[0].get("curve", []):
+            at += ms / 1e3
+            losses = [*losses[1 - SMOOTH:], loss]
+            line.append((at, statistics.fmean(losses)))
+        if len(line) >= SMOOTH:
+            lines[name] = line[SMOOTH - 1:]
+    end = min(line[-1][0] for line in lines.values())
+    reached = {name: min(loss for at, loss in line if at <= end or at == line[0][0])
+               for name, line in lines.items()}
+    print(f"\n| {title} | loss after {end:.0f} s | seconds to {max(reached.values()):.4g} |\n|---|---|---|")
+    for name, line in lines.items():
+        when = next((at for at, loss in line if loss <= max(reached.values())), math.nan)
+        print(f"| {name} | {reached[name]:.4g} | {when:.1f} |")
+    width, height, left, top, bottom = 760, 320, 52, 12, 40
+    seen = [(at, loss) for line in lines.values() for at, loss in line if at <= 1.02 * end]
+    low, high = min(loss for _, loss in seen), max(loss for _, loss in seen)
+
+    def place(at, loss):
+        return (f"{left + (width - left - 160) * at / end:.1f},"
+                f"{top + (height - top - bottom) * (high - loss) / (high - low or 1):.1f}")
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+             'font-family="sans-serif" font-size="12">'
+             f'<rect width="{width}" height="{height}" fill="white"/>']
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        loss, at = low + share * (high - low), share * end
+        x, y = place(at, loss).split(",")
+        parts.append(f'<path d="M{left} {y}H{width - 160}" stroke="#eee"/>'
+                     f'<text x="{left - 6}" y="{float(y) + 4:.1f}" text-anchor="end">{loss:.3g}</text>'
+                     f'<text x="{x}" y="{height - 22}" text-anchor="middle">{at:.0f}</text>')
+    ours = ["#1565c0", "#00897b", "#6a1b9a", "#c62828", "#ef6c00"]
+    theirs = ["#999", "#555", "#bbb"]
+    for i, (name, line) in enumerate(lines.items()):
+        colours = theirs if is_peer(name) else ours
+        colour = colours[sum(is_peer(n) == is_peer(name) for n in list(lines)[:i]) % len(colours)]
+        points = " ".join(place(at, loss) for at, loss in line if at <= end)
+        dash = ' stroke-dasharray="5 3"' if is_peer(name) else ""
+        y = top + 16 * (i + 1)
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.8"{dash}/>'
+                     f'<path d="M{width - 150} {y - 4}h20" stroke="{colour}" stroke-width="1.8"{dash}/>'
+                     f'<text x="{width - 124}" y="{y}">{name}</text>')
+    parts.append(f'<text x="{left}" y="{height - 6}">{title}: loss, mean of {SMOOTH} steps, by '
+                 'seconds</text></svg>')
+    return "\n".join(parts) + "\n"
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -296,6 +351,7 @@ def main():
     p.add_argument("--mpcomm-sim", default="mpcomm-sim")
     p.add_argument("--out", metavar="FILE", help="all numbers as JSON")
     p.add_argument("--svg", metavar="FILE", help="steps as bars")
+    p.add_argument("--curves", metavar="FILE", help="losses by seconds, of the last model and link")
     a = p.parse_args()
     network.isolate()
     a.rank_counts = [int(r) for r in a.ranks.split(",")]
@@ -327,6 +383,9 @@ def main():
                             compare_prediction(form, bench.predict(model, ranks, cluster), result)
                     sys.stdout.flush()
                     everything.append({"title": title, "runs": runs})
+                    if a.curves:
+                        with open(a.curves, "w") as picture:
+                            picture.write(draw_curves(title, runs))
     if a.out:
         with open(a.out, "w") as file:
             json.dump(everything, file, indent=1)

@@ -8,6 +8,7 @@
 """`compile`: imports a training step of PyTorch or JAX, and compiles it for N ranks."""
 
 import contextlib
+import dataclasses
 import os
 import re
 import shutil
@@ -58,7 +59,8 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
     output         where to put the program file; default: a folder that is removed when
                    the Program is
     variants       other plans of the step that a session can switch to, by name, each with
-                   options of its own: {"narrow": {"wire": "bf16"}}
+                   options of its own: {"narrow": {"wire": "bf16"}}. With other
+                   micro_batches or local_steps the model is traced for each
     options        other options of mpcomm-compile's pipeline, with underscores:
                    micro_batches=4, clip_norm=1.0, wire="bf16", cluster="dgx-h100", …;
                    with micro_batches and local_steps the batch has the samples of all
@@ -84,7 +86,7 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
                                    "of mpcomm-compile, found neither")
             return Program(path)
         with temporary_folder() as folder:
-            return Program(run_compiler(path, {}, options, cpu,
+            return Program(run_compiler([path], {}, options, cpu,
                                         output or os.path.join(folder, "step.so"), path,
                                         variants), folder=folder)
     if hasattr(model, "translate"):
@@ -101,10 +103,12 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
         workload.name = name or type(workload.model).__name__
     imported = translate(workload)
     with temporary_folder() as folder:
-        graph = os.path.join(folder, "step.mlir")
-        with open(graph, "w", encoding="utf-8") as file:
-            file.write(imported.text)
-        program = run_compiler(graph, imported.lines, options, cpu,
+        graphs = []
+        for one in [imported, *map(translate, other_batches(workload, options, variants))]:
+            graphs.append(os.path.join(folder, f"step{len(graphs) or ''}.mlir"))
+            with open(graphs[-1], "w", encoding="utf-8") as file:
+                file.write(one.text)
+        program = run_compiler(graphs, imported.lines, options, cpu,
                                output or os.path.join(folder, "step.so"), variants=variants)
         result = Program(program, weights=imported.weights, folder=folder,
                          batch=list(imported.dataset), batch_kind=kind)
@@ -179,6 +183,22 @@ def example_of(batch, convert, options):
     return kind, dataset, samples
 
 
+def other_batches(workload, options, variants):
+    """The workload with the batch of each variant that has other parts of a step."""
+    def parts(own):
+        return own.get("local-steps", 1) * own.get("micro-batches", 1)
+
+    samples, batches = workload.batch * parts(options), [workload.batch]
+    for name, own in (variants or {}).items():
+        count = parts({**options, **{k.replace("_", "-"): v for k, v in own.items()}})
+        if count < 1 or samples % count:
+            raise CompileError(f"variant '{name}': expected micro-batches and local steps that "
+                               f"divide the {samples} samples of a step, found {count}")
+        if samples // count not in batches:
+            batches.append(samples // count)
+    return [dataclasses.replace(workload, batch=batch) for batch in batches[1:]]
+
+
 def selected(selection: Selection, names: List[str]):
     """`inputs` or `targets` by names alone."""
     def one(key):
@@ -247,12 +267,12 @@ def temporary_folder():
         raise
 
 
-def run_compiler(graph: str, lines: Dict[str, List[str]], options: Dict[str, Any],
+def run_compiler(graphs: List[str], lines: Dict[str, List[str]], options: Dict[str, Any],
                  cpu: Optional[str], output: str, known_as: str = "step.mlir",
                  variants: Optional[Mapping[str, Mapping[str, Any]]] = None) -> str:
     """Runs mpcomm-compile, in one of the ranks that need the same program; returns the
-    program's path. `lines`: lines of the model by location; `known_as`: the path of the
-    graph, as far as it matters."""
+    program's path. `graphs`: the step, and the same with other batches for variants; `lines`:
+    lines of the model by location; `known_as`: the path of the graph, as far as it matters."""
     compiler = tools.tool("mpcomm-compile")
     given = [f"--options={spelled(k, v)}" for k, v in options.items() if v is not None]
     given += [f"--cpu={cpu}"] if cpu else []
@@ -261,7 +281,7 @@ def run_compiler(graph: str, lines: Dict[str, List[str]], options: Dict[str, Any
         given.append(f"--variant={name}: {settings}")
 
     def make(path: str) -> None:
-        result = subprocess.run([compiler, graph, "-o", path, *given],
+        result = subprocess.run([compiler, *graphs, "-o", path, *given],
                                 stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                 errors="replace")
         if result.returncode:
@@ -270,7 +290,7 @@ def run_compiler(graph: str, lines: Dict[str, List[str]], options: Dict[str, Any
 
     files = [str(v) for k, v in options.items() if os.path.isfile(str(v))]
     cache.shared(cache.digest(tools.identity(compiler), cpu or tools.processor(), known_as,
-                              given, *(contents(f) for f in [graph, *files])), make, output)
+                              given, *(contents(f) for f in [*graphs, *files])), make, output)
     return output
 
 

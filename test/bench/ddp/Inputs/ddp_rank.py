@@ -163,7 +163,6 @@ def main(job):
     for step, index in enumerate(indices):
         if local and step == len(indices) - local:
             torch.distributed.barrier()
-            ends = torch.stack([losses[0], losses[-1]]).double()
             peak = peak_mb()
             if is_deepspeed or "fsdp" in words:
                 is_deepspeed = False
@@ -186,14 +185,14 @@ def main(job):
         now = time.perf_counter()
         times.append((now - last) * 1e3)
         last = now
-    if not local:
-        ends = torch.stack([losses[0], losses[-1]]).double()
-    torch.distributed.all_reduce(ends)
+    together = len(times) - local
+    means = torch.stack(losses[:together]).double() / ranks
+    torch.distributed.all_reduce(means)
     torch.distributed.barrier()
-    timed = times[job["warmup"]:len(times) - local]
     with open(f"{job['out']}.{rank}", "w") as file:
-        json.dump({"ms": timed, "local_ms": times[len(times) - local:], "loss": (ends / ranks).tolist(),
-                   "peak_mb": peak or peak_mb()}, file)
+        json.dump({"ms": times[job["warmup"]:together], "local_ms": times[together:],
+                   "loss": [means[0].item(), means[-1].item()], "peak_mb": peak or peak_mb(),
+                   "curve": list(zip(times[:together], means.tolist()))}, file)
     torch.distributed.destroy_process_group()
 
 

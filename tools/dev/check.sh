@@ -24,6 +24,7 @@ preset=dev
 build_dir=
 lit_args=()
 python_env=0
+env_job=
 split_equals "$@"
 set -- "${WORDS[@]}"
 while [ $# -gt 0 ]; do
@@ -50,6 +51,7 @@ build_dir=$(build_folder "${build_dir:-$ROOT/build/$preset}")
 summary="0 passed, 1 failed, 0 skipped"
 finish() {
   local status=$?
+  if [ -n "$env_job" ]; then kill "$env_job" 2>/dev/null || true; fi
   if [ $status -eq 0 ] && [[ $summary != *" 0 failed,"* ]]; then status=1; fi
   printf '%s\n' "$summary"
   exit $status
@@ -58,9 +60,10 @@ trap finish EXIT
 
 start=$SECONDS
 install_packages
+# Beside the build, which waits for no network.
 if [ $python_env -eq 1 ]; then
-  "$ROOT/tools/dev/python-env.sh" ||
-    say "python: no environment; its tests will be skipped"
+  "$ROOT/tools/dev/python-env.sh" </dev/null &
+  env_job=$!
 fi
 # The dev preset asks for ccache.
 if [ $preset = dev ] && ! command -v ccache >/dev/null; then
@@ -70,6 +73,10 @@ jobs=$(jobs_here)
 configure "$preset" "$build_dir" -DMPCOMM_BUILD_TESTS=ON
 say "build: $jobs jobs"
 cmake --build "$build_dir" --parallel "$jobs" </dev/null
+if [ -n "$env_job" ] && ! wait "$env_job"; then
+  say "python: no environment; its tests will be skipped"
+fi
+env_job=
 say "build: done after $((SECONDS - start)) s; testing"
 
 lit=$(sed -n 's/^MPCOMM_LIT:FILEPATH=//p' "$build_dir/CMakeCache.txt")

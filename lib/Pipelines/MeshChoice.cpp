@@ -129,14 +129,21 @@ FailureOr<size_t> mpcomm::findGraph(ArrayRef<ModuleOp> graphs,
                                     const CompileOptions &program,
                                     const CompileOptions &options,
                                     std::string &reason) {
-  if (graphs.size() == 1)
+  auto countBatches = [](const CompileOptions &of) {
+    return mpcomm::detail::multiplySaturated(of.microBatches, of.localSteps);
+  };
+  if (countBatches(program) == countBatches(options))
     return size_t(0);
-  auto count = [](const CompileOptions &of, ModuleOp graph) {
-    return mpcomm::detail::multiplySaturated(
-        mpcomm::detail::multiplySaturated(of.microBatches, of.localSteps),
-        countSamples(graph));
+  auto count = [&](const CompileOptions &of, ModuleOp graph) {
+    return mpcomm::detail::multiplySaturated(countBatches(of),
+                                             countSamples(graph));
   };
   int64_t samples = count(program, graphs.front());
+  if (samples == 0) {
+    reason = "expected a graph with a batch whose first dimension is its "
+             "samples, for other micro-batches";
+    return failure();
+  }
   std::string others;
   for (auto [i, graph] : llvm::enumerate(graphs)) {
     int64_t own = count(options, graph);
@@ -152,9 +159,10 @@ FailureOr<size_t> mpcomm::findGraph(ArrayRef<ModuleOp> graphs,
     }
     return i;
   }
-  reason = "expected micro-batches and local steps of one of the graphs that "
-           "have " +
-           std::to_string(samples) + " samples, as in the program; they have " +
+  reason = "expected a graph of which a step of " +
+           std::to_string(countBatches(options)) + " batches has " +
+           std::to_string(samples) +
+           " samples, as that of the program; those of the graphs have " +
            others;
   return failure();
 }

@@ -220,7 +220,8 @@ static std::string checkDeferral(const CompileOptions &options) {
   if (isPipeline(options))
     return with + ": expected a mesh without stages";
   if (options.lowRank || isCompressedWire(options.wire))
-    return with + ": expected a wire of 16 bits or more, without compression";
+    return with + ": expected a wire of one type of 16 bits or more, without "
+                  "compression";
   if (hasLossScale(options) || options.clipNorm > 0 || options.checkGradients)
     return with + ": expected updates that need no other gradient: no loss "
                   "scaling, clip-norm or check-gradients";

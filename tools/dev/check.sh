@@ -51,7 +51,7 @@ build_dir=$(build_folder "${build_dir:-$ROOT/build/$preset}")
 summary="0 passed, 1 failed, 0 skipped"
 finish() {
   local status=$?
-  if [ -n "$env_job" ]; then kill "$env_job" 2>/dev/null || true; fi
+  if [ -n "$env_job" ]; then kill -- "-$env_job" 2>/dev/null || true; fi
   if [ $status -eq 0 ] && [[ $summary != *" 0 failed,"* ]]; then status=1; fi
   printf '%s\n' "$summary"
   exit $status
@@ -62,8 +62,10 @@ start=$SECONDS
 install_packages
 # Beside the build, which waits for no network.
 if [ $python_env -eq 1 ]; then
+  set -m # a group of its own, to be stopped together
   "$ROOT/tools/dev/python-env.sh" </dev/null &
   env_job=$!
+  set +m
 fi
 # The dev preset asks for ccache.
 if [ $preset = dev ] && ! command -v ccache >/dev/null; then

@@ -254,13 +254,15 @@ static FailureOr<size_t> choose(const CompileOptions &options,
 }
 
 /// Adds what --variant asks for to the program itself; 0, or the exit status.
-/// `modules` are those of the inputs, null for the program's own.
+/// `modules` are those of the inputs, null for the program's own, which is the
+/// only one of variants, too, if it was chosen.
 static int addVariants(const CompileOptions &options,
-                       ArrayRef<OwningOpRef<ModuleOp>> modules, Plans &plans) {
+                       ArrayRef<OwningOpRef<ModuleOp>> modules, bool isChosen,
+                       Plans &plans) {
   SmallVector<ModuleOp> graphs = {*plans.front()->module};
   SmallVector<std::string> inputs = {plans.front()->input};
   for (auto [input, module] : llvm::zip(options.inputs, modules))
-    if (module) {
+    if (module && !isChosen) {
       graphs.push_back(*module);
       inputs.push_back(input);
     }
@@ -299,8 +301,8 @@ static int addVariants(const CompileOptions &options,
     plan->module = graphs[*graph].clone();
     plans.push_back(std::move(plan));
   }
-  for (size_t i = 0; i < graphs.size() && !names.empty(); ++i)
-    if (!used.count(i) && !mpcomm::hasChoice(plans.front()->options))
+  for (size_t i = 0; i < graphs.size(); ++i)
+    if (!used.count(i))
       return fail("expected a variant with micro-batches of '" + inputs[i] +
                   "', no plan is of it");
   return 0;
@@ -428,6 +430,7 @@ int main(int argc, char **argv) {
     if (!modules.back())
       return 1;
   }
+  bool isChosen = mpcomm::hasChoice(compile);
   FailureOr<size_t> chosen = choose(options, compile, modules);
   if (failed(chosen))
     return 1;
@@ -437,7 +440,7 @@ int main(int argc, char **argv) {
   plans.back()->options.copyOptionValuesFrom(compile);
   plans.back()->input = options.inputs[*chosen];
   plans.back()->module = std::move(modules[*chosen]);
-  if (addVariants(options, modules, plans))
+  if (addVariants(options, modules, isChosen, plans))
     return 1;
   for (const std::unique_ptr<Plan> &plan : plans) {
     if (int status = compilePlan(options, *plan))

@@ -86,9 +86,9 @@ MeshChoice chooseMesh(llvm::ArrayRef<mlir::ModuleOp> graphs,
 
 /// Of `graphs`, one step imported with several batch sizes, the one of which a
 /// plan with the micro-batches and local steps of `options` takes as many
-/// samples as one with those of `program` does of the first: its index.
-/// Failure, with a reason, if there is none, or if it is another step; of a
-/// single graph 0 in any case.
+/// samples as one with those of `program` does of the first: its index. With as
+/// many micro-batches and local steps it is the first. Failure, with a reason,
+/// if there is none, or if it is another step.
 llvm::FailureOr<size_t> findGraph(llvm::ArrayRef<mlir::ModuleOp> graphs,
                                   const CompileOptions &program,
                                   const CompileOptions &options,

@@ -149,14 +149,15 @@ struct CompileOptions : public CheckedOptions {
       llvm::cl::init("")};
   Option<int64_t> wireMinBytes{
       *this, "wire-min-bytes",
-      llvm::cl::desc("Smallest bucket that an 8-bit `wire` compresses; -1: if "
-                     "it is faster in the model"),
+      llvm::cl::desc("Smallest bucket that a `wire` of 8 bits or fewer, or of "
+                     "several types, compresses; -1: if it is faster in the "
+                     "model"),
       llvm::cl::init(-1)};
   Option<bool> errorFeedback{
       *this, "error-feedback",
       llvm::cl::desc(
-          "Adds what a `wire` of 8 bits or fewer loses of a gradient to the "
-          "next one; default: if i4, i1 or one of top1of8 to top1of256 is "
+          "Adds what such a `wire` loses of a gradient to the next one; "
+          "default: if i4, i1 or one of top1of8 to top1of256 is "
           "in it"),
       llvm::cl::init(false)};
   Option<bool> averageMomentum{

@@ -348,12 +348,15 @@ def CompressCollectivesPass
     With `error-feedback`, what is lost of a gradient is added to that of the
     next step: state `NAME.residual` of the shape of the whole parameter, `local`
     to each rank, which begins as zeros (with `residual`, `NAME` and that: what is
-    lost of momentum is no gradient's). It is what the rank's own encoding has lost, and for its
-    shard also what the encoding of the sum has lost (Tang et al., "1-bit
-    Adam", ICML 2021, keep both). It belongs to parameters, whatever buckets
-    there are.
+    lost of momentum is no gradient's). It is what the rank's own encoding has
+    lost, and for its shard also what the encoding of the sum has lost (Tang et
+    al., "1-bit Adam", ICML 2021, keep both). It belongs to parameters, whatever
+    buckets there are. Of gradients that `mpcomm.unscale` divides by a loss scale
+    it is kept in units of those that are not scaled, and a step that
+    `mpcomm.update_loss_scale` has skipped leaves it as it was.
 
     Assumes: synchronous collectives; run it after `mpcomm-combine-collectives`.
+    A loss scale is an argument or a constant, and one (else it is an error).
 
     Guarantees: of an all_reduce all ranks get the same bits. With i8, the error of
     an element of a sum is at most half of the sum of the ranks' scales of its

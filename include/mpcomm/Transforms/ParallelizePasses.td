@@ -307,16 +307,19 @@ def AverageMomentumPass : Pass<"mpcomm-average-momentum", "::mlir::ModuleOp"> {
 
     Of an `mpcomm.update`, momentum is the first state that the region makes of
     itself and the gradient, and maybe the parameter, with constant factors.
-    State that it makes of the gradient in any other way stays as it is (the
-    variance of LAMB, whose trust ratios are of the averaged momentum; Li et
-    al., "1-bit LAMB", HiPC 2022, scale those of the warm-up instead). An
-    update without such state averages its gradient, as without the pass.
+    State that is not linear in the gradient stays as it is (the variance of
+    LAMB, whose trust ratios are of the averaged momentum; Li et al., "1-bit
+    LAMB", HiPC 2022, scale those of the warm-up instead), and an element for
+    which it is 0 gathers no momentum: without steps of the optimizer before,
+    none moves. An update without momentum averages its gradient, as without the
+    pass.
 
     Assumes: Form 1; AdamW has made steps before.
 
     Guarantees: Form 1. It is an error if there is no update with momentum, if
-    one reads the gradient beside it (Lion, NAdam), if one has a parameter of
-    fewer than 32 bits, or if its gradient is handed on by another optimizer op
+    one reads the gradient beside it (Lion, NAdam), or has two states that are
+    linear in the gradient (a buffer of the last gradient, AdEMAMix), if one has
+    a parameter of fewer than 32 bits, or if its gradient is handed on by another optimizer op
     (clipped, or scaled): that is not the one which ranks would average.
 
     Numerics: of SGD reassociating (with Nesterov's momentum, the gradient is

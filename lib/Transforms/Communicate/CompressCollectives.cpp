@@ -14,7 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Communicate/Communicator.h"
-#include "Communicate/GradientState.h"
+#include "Communicate/ErrorFeedback.h"
 #include "Communicate/Model.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Remarks.h"
@@ -39,22 +39,16 @@ using mpcomm::detail::countElements;
 
 namespace {
 
-/// How a collective travels, and why.
-struct Choice {
+/// How a collective is sent, and why.
+struct WireChoice {
   WireFormat format;
-  /// What each form takes in the model, by its name; none if it was not asked.
+  /// What each form takes in the model, by its name; none without a model.
   SmallVector<std::pair<std::string, double>> seconds;
 
   /// Adds them.
   void explain(remark::detail::InFlightRemark &remark) const;
-  /// Of `op`, which has become `compressed` bytes.
-  void tell(CollectiveOpInterface op, int64_t compressed) const;
-};
-
-/// What gradients are multiplied by while they meet, null where they are not,
-/// and above 0 where the step is not taken, null where it always is.
-struct LossScale {
-  Value factor, skipped;
+  /// Emits the remark for `op`, which has become `compressed` bytes.
+  void report(CollectiveOpInterface op, int64_t compressed) const;
 };
 
 class CompressCollectives
@@ -64,8 +58,8 @@ public:
   void runOnOperation() override;
 
 private:
-  std::optional<Choice> choose(CollectiveOpInterface op,
-                               const CostModel *model) const;
+  std::optional<WireChoice> choose(CollectiveOpInterface op,
+                                   const CostModel *model) const;
   std::vector<WireFormat> getFormats(CollectiveOpInterface op) const;
   Value layOut(OpBuilder &builder, CollectiveOpInterface op, int64_t padded,
                ArrayRef<BlockArgument> residuals) const;
@@ -79,23 +73,16 @@ private:
                  const Encoded &mine) const;
   void handOut(OpBuilder &builder, CollectiveOpInterface op, Value row) const;
   FailureOr<SmallVector<BlockArgument>> addResiduals(CollectiveOpInterface op);
-  Value getKept(OpBuilder &builder, BlockArgument residual) const;
-  void setLost(OpBuilder &builder, BlockArgument residual, Value lost);
   void keepLost(OpBuilder &builder, Value lost,
                 ArrayRef<BlockArgument> residuals, ValueRange inputs);
-  LogicalResult rewriteReduction(CollectiveOpInterface op, const Choice &choice,
-                                 int64_t ranks);
-  LogicalResult rewriteScatter(CollectiveOpInterface op, const Choice &choice,
-                               int64_t ranks);
+  LogicalResult rewriteReduction(CollectiveOpInterface op,
+                                 const WireChoice &choice, int64_t ranks);
+  LogicalResult rewriteScatter(CollectiveOpInterface op,
+                               const WireChoice &choice, int64_t ranks);
 
   /// By the names in `type`.
   std::vector<WireFormat> formats;
-  /// Of a function whose collectives keep what they lose.
-  struct Feedback {
-    std::shared_ptr<GradientState> state;
-    LossScale scale;
-  };
-  llvm::MapVector<Operation *, Feedback> feedbacks;
+  std::optional<ErrorFeedback> feedback;
 };
 
 } // namespace
@@ -127,12 +114,12 @@ static remark::RemarkOpts remarkNamed(Operation *op, StringRef name) {
       .function(function ? function.getName() : StringRef());
 }
 
-void Choice::explain(remark::detail::InFlightRemark &remark) const {
+void WireChoice::explain(remark::detail::InFlightRemark &remark) const {
   for (const auto &[name, value] : seconds)
     remark << remark::metric(name + "_us", toMicros(value));
 }
 
-void Choice::tell(CollectiveOpInterface op, int64_t compressed) const {
+void WireChoice::report(CollectiveOpInterface op, int64_t compressed) const {
   auto remark = remark::passed(op.getLoc(), remarkNamed(op, "Compressed"));
   remark << remark::metric("bytes", CostModel::getWireBytes(op))
          << remark::metric("compressed", compressed)
@@ -143,14 +130,14 @@ void Choice::tell(CollectiveOpInterface op, int64_t compressed) const {
 /// The fastest format in the model; nothing if the op stays as it is, by
 /// `min-bytes` if that is given, else because nothing is faster. An empty type
 /// is asked for the sake of sums, not of time.
-std::optional<Choice>
+std::optional<WireChoice>
 CompressCollectives::choose(CollectiveOpInterface op,
                             const CostModel *model) const {
   std::vector<WireFormat> candidates = getFormats(op);
   int64_t bytes = CostModel::getWireBytes(op);
   if (candidates.empty() || bytes < minBytes)
     return std::nullopt;
-  Choice choice{candidates.front(), {}};
+  WireChoice choice{candidates.front(), {}};
   FailureOr<GroupShape> shape = failure();
   FailureOr<CostCurve> plain = failure();
   if (model) {
@@ -195,7 +182,7 @@ Value CompressCollectives::layOut(OpBuilder &builder, CollectiveOpInterface op,
     Value wide = castFloat(builder, loc, input, f32);
     if (!residuals.empty() && residuals[i])
       wide = arith::AddFOp::create(builder, loc, wide,
-                                   getKept(builder, residuals[i]));
+                                   feedback->getKept(builder, residuals[i]));
     rows.push_back(reshapeTo(builder, loc, wide, count));
     elements += count;
   }
@@ -229,7 +216,8 @@ Value CompressCollectives::layOutShares(
     if (!residuals.empty() && residuals[i]) {
       // The row that is scattered has zeros behind the gradient.
       int64_t own = countElements(residuals[i].getType());
-      Value left = reshapeTo(builder, loc, getKept(builder, residuals[i]), own);
+      Value left = reshapeTo(builder, loc,
+                             feedback->getKept(builder, residuals[i]), own);
       if (count > own)
         left = ConcatenateOp::create(
             builder, loc, cast<RankedTensorType>(wide.getType()),
@@ -323,109 +311,12 @@ void CompressCollectives::handOut(OpBuilder &builder, CollectiveOpInterface op,
   }
 }
 
-/// The loss scale of a function; failure, with an error, where it is computed
-/// there. Linear in the function's ops.
-static FailureOr<LossScale> findLossScale(FunctionOpInterface function) {
-  LossScale found;
-  WalkResult result = function.walk([&](UnscaleOp op) {
-    found.factor = op.getScale();
-    Operation *made = found.factor.getDefiningOp();
-    if (!made || made->hasTrait<OpTrait::ConstantLike>())
-      return WalkResult::advance();
-    op.emitOpError("has a scale that is computed, expected an argument or a "
-                   "constant, by which what is lost is kept");
-    return WalkResult::interrupt();
-  });
-  if (result.wasInterrupted())
-    return failure();
-  function.walk(
-      [&](UpdateLossScaleOp update) { found.skipped = update.getFound(); });
-  return found;
-}
-
-/// `scalar` for all elements of `type`.
-static Value broadcastTo(OpBuilder &builder, Location loc, Value scalar,
-                         RankedTensorType type) {
-  if (type.getRank() == 0)
-    return scalar;
-  Type element = getElementTypeOrSelf(scalar.getType());
-  return BroadcastInDimOp::create(builder, loc, type.clone(element), scalar,
-                                  ArrayRef<int64_t>());
-}
-
-/// State for what is lost of each operand that is a gradient, of the shape of
-/// the whole parameter; null of others, and none at all without
-/// `error-feedback`.
+/// State for what is lost of each operand; none without `error-feedback`.
 FailureOr<SmallVector<BlockArgument>>
 CompressCollectives::addResiduals(CollectiveOpInterface op) {
-  SmallVector<BlockArgument> residuals;
-  auto function = dyn_cast<FunctionOpInterface>(op->getParentOp());
-  if (!errorFeedback || !function)
-    return residuals;
-  auto &[state, scale] = feedbacks[function];
-  if (!state) {
-    FailureOr<LossScale> found = findLossScale(function);
-    if (failed(found))
-      return failure();
-    scale = *found;
-    state = std::make_shared<GradientState>(function);
-  }
-  for (auto [input, output] : llvm::zip(op->getOperands(), op->getResults())) {
-    BlockArgument parameter = findParameterOf(output);
-    residuals.push_back({});
-    auto whole = parameter ? dyn_cast<RankedTensorType>(getGlobalArgumentType(
-                                 function, parameter.getArgNumber()))
-                           : RankedTensorType();
-    if (!whole || whole.getNumElements() > countElements(input.getType())) {
-      remark::missed(op.getLoc(), remarkNamed(op, "NoFeedback"))
-          << remark::reason("an operand is the gradient of no parameter");
-      continue;
-    }
-    FailureOr<BlockArgument> added =
-        state->add(parameter, "." + residual, whole.getShape(),
-                   op.getMeshAttr(), op.getAxesAttr());
-    if (failed(added))
-      return failure();
-    residuals.back() = *added;
-  }
-  return residuals;
-}
-
-/// What was lost, in units of the gradients as they meet.
-Value CompressCollectives::getKept(OpBuilder &builder,
-                                   BlockArgument residual) const {
-  Value factor =
-      feedbacks.find(residual.getOwner()->getParentOp())->second.scale.factor;
-  if (!factor)
-    return residual;
-  Location loc = residual.getLoc();
-  auto type = cast<RankedTensorType>(residual.getType());
-  return arith::MulFOp::create(builder, loc, residual,
-                               broadcastTo(builder, loc, factor, type));
-}
-
-/// A step that is not taken, for a gradient that has overflowed, loses nothing.
-void CompressCollectives::setLost(OpBuilder &builder, BlockArgument residual,
-                                  Value lost) {
-  Location loc = residual.getLoc();
-  auto type = cast<RankedTensorType>(residual.getType());
-  auto &[state, scale] =
-      feedbacks.find(residual.getOwner()->getParentOp())->second;
-  if (scale.factor)
-    lost = arith::DivFOp::create(builder, loc, lost,
-                                 broadcastTo(builder, loc, scale.factor, type));
-  if (scale.skipped) {
-    OpBuilder atEnd(residual.getOwner()->getTerminator());
-    auto scalar = cast<RankedTensorType>(scale.skipped.getType());
-    Attribute zero = atEnd.getZeroAttr(scalar.getElementType());
-    Value isSkipped = arith::CmpFOp::create(
-        atEnd, loc, arith::CmpFPredicate::OGT, scale.skipped,
-        arith::ConstantOp::create(atEnd, loc,
-                                  DenseElementsAttr::get(scalar, zero)));
-    lost = arith::SelectOp::create(
-        atEnd, loc, broadcastTo(atEnd, loc, isSkipped, type), residual, lost);
-  }
-  state->setNext(residual, lost);
+  if (!feedback)
+    return SmallVector<BlockArgument>();
+  return feedback->add(op);
 }
 
 /// The step returns what of the row `lost` is of each operand.
@@ -442,8 +333,8 @@ void CompressCollectives::keepLost(OpBuilder &builder, Value lost,
                           lost, ArrayRef<int64_t>(begin),
                           ArrayRef<int64_t>(end), ArrayRef<int64_t>(1));
       auto shape = cast<RankedTensorType>(residual.getType()).getShape();
-      setLost(builder, residual,
-              reshapeTo(builder, lost.getLoc(), part, shape));
+      feedback->setLost(builder, residual,
+                        reshapeTo(builder, lost.getLoc(), part, shape));
     }
     begin = end;
   }
@@ -479,7 +370,7 @@ static Value placeShare(OpBuilder &builder, CollectiveOpInterface op,
 }
 
 LogicalResult CompressCollectives::rewriteReduction(CollectiveOpInterface op,
-                                                    const Choice &choice,
+                                                    const WireChoice &choice,
                                                     int64_t ranks) {
   const WireFormat &wire = choice.format;
   OpBuilder builder(op);
@@ -529,13 +420,13 @@ LogicalResult CompressCollectives::rewriteReduction(CollectiveOpInterface op,
              op->getOperands());
   }
 
-  choice.tell(op, wire.getBytes(padded));
+  choice.report(op, wire.getBytes(padded));
   op->erase();
   return success();
 }
 
 LogicalResult CompressCollectives::rewriteScatter(CollectiveOpInterface op,
-                                                  const Choice &choice,
+                                                  const WireChoice &choice,
                                                   int64_t ranks) {
   const WireFormat &wire = choice.format;
   OpBuilder builder(op);
@@ -589,18 +480,21 @@ LogicalResult CompressCollectives::rewriteScatter(CollectiveOpInterface op,
       Value own = cut(lost, {0, begin}, {ranks, end});
       own = reshapeTo(builder, loc, own, ranks * (end - begin));
       own = cut(own, 0, type.getNumElements());
-      setLost(builder, residual, reshapeTo(builder, loc, own, type.getShape()));
+      feedback->setLost(builder, residual,
+                        reshapeTo(builder, loc, own, type.getShape()));
     }
     begin = end;
   }
-  choice.tell(op, wire.getBytes(ranks * padded));
+  choice.report(op, wire.getBytes(ranks * padded));
   op->erase();
   return success();
 }
 
 void CompressCollectives::runOnOperation() {
   ModuleOp module = getOperation();
-  feedbacks.clear();
+  feedback.reset();
+  if (errorFeedback)
+    feedback.emplace("." + residual);
   if (!type.empty()) {
     auto named = WireFormat::getAll(&getContext(), type, block);
     if (!named) {
@@ -637,7 +531,7 @@ void CompressCollectives::runOnOperation() {
     FailureOr<int64_t> ranks = op.getGroupSize();
     if (failed(ranks) || *ranks < 2)
       continue;
-    std::optional<Choice> choice = choose(op, model ? &*model : nullptr);
+    std::optional<WireChoice> choice = choose(op, model ? &*model : nullptr);
     if (!choice)
       continue;
     if (failed(op.getCollectiveKind() == CollectiveKind::AllReduce
@@ -646,8 +540,8 @@ void CompressCollectives::runOnOperation() {
       return signalPassFailure();
     changed = true;
   }
-  for (auto &[function, feedback] : feedbacks)
-    feedback.state->apply();
+  if (feedback)
+    feedback->apply();
   if (!changed)
     markAllAnalysesPreserved();
 }

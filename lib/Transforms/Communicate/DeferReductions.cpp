@@ -27,6 +27,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "mpcomm/Scheduling/Deferral/Deferral.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/SetVector.h"
@@ -69,6 +70,7 @@ public:
 private:
   std::optional<Deferrable> find(AllReduceOp op);
   std::optional<Updated> findState(OpResult result, OpOperand &use);
+  bool isCopy(BlockArgument argument, const Deferrable &found);
   bool findStates(Deferrable &found);
   LogicalResult choose(SmallVectorImpl<Deferrable> &found);
   LogicalResult defer(ArrayRef<Deferrable> chosen);
@@ -126,6 +128,16 @@ std::optional<Updated> DeferReductions::findState(OpResult result,
   return Updated{before, result, number};
 }
 
+/// Whether `argument` begins as a copy of the parameter, the first state that
+/// was found.
+bool DeferReductions::isCopy(BlockArgument argument, const Deferrable &found) {
+  auto of =
+      step.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kCopyOfAttr);
+  return of && !found.states.empty() &&
+         of.getValue() == mpcomm::getArgumentName(
+                              step, found.states.front().before.getArgNumber());
+}
+
 /// The state that the update computes: each result takes the place of an
 /// argument that the update reads, and nothing else reads it but casts to the
 /// copies of parameters that products read.
@@ -135,18 +147,22 @@ bool DeferReductions::findStates(Deferrable &found) {
     size_t before = found.states.size();
     for (OpOperand &use : result.getUses()) {
       Operation *cast = use.getOwner();
-      bool isCopy = isa<CastOpInterface>(cast) && cast->hasOneUse();
-      OpResult value = isCopy ? cast->getResult(0) : result;
+      bool isCast = isa<arith::TruncFOp>(cast) && cast->hasOneUse();
+      OpResult value = isCast ? cast->getResult(0) : result;
       std::optional<Updated> state =
-          findState(value, isCopy ? *cast->use_begin() : use);
+          findState(value, isCast ? *cast->use_begin() : use);
       if (!state)
         return false;
-      if (isCopy) {
+      if (isCast) {
+        if (!isCopy(state->before, found))
+          return false;
         found.casts.push_back(cast);
         copies.push_back(*state);
       } else if (llvm::is_contained(found.update->getOperands(),
                                     Value(state->before))) {
         found.states.push_back(*state);
+      } else {
+        return false;
       }
     }
     if (found.states.size() != before + 1)
@@ -340,12 +356,8 @@ LogicalResult DeferReductions::defer(ArrayRef<Deferrable> chosen) {
         updated.push_back({one.before, mapping.lookup(one.after), one.result});
         continue;
       }
-      Value condition = isPending;
       auto stateType = cast<RankedTensorType>(one.before.getType());
-      if (stateType.getRank() != 0)
-        condition = BroadcastInDimOp::create(
-            builder, loc, stateType.clone(builder.getI1Type()), isPending,
-            ArrayRef<int64_t>{});
+      Value condition = broadcastScalar(builder, loc, isPending, stateType);
       Value now = arith::SelectOp::create(
           builder, loc, condition, mapping.lookup(one.after), one.before);
       updated.push_back({one.before, now, one.result});

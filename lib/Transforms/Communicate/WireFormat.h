@@ -38,7 +38,8 @@ public:
 
   /// The formats by name, for messages.
   static constexpr llvm::StringLiteral kNames =
-      "f16, bf16, i8, f8E4M3FN, f8E5M2, i4, i1 or top1of8 to top1of256";
+      "f16, bf16, i8, f8E4M3FN, f8E5M2, i4, i1 or top1of8 to top1of256, or "
+      "several of these with slashes between";
   /// `name` is one of them, in blocks of `block` elements; nothing for others.
   /// `i4` has two elements in a byte; `i1` eight, of which there is the sign,
   /// with the mean magnitude of the block; `top1ofN`, for powers of two, one
@@ -47,7 +48,7 @@ public:
   static std::optional<WireFormat>
   get(mlir::MLIRContext *context, llvm::StringRef name, int64_t block = kBlock);
   /// Several names with slashes between, in their order; nothing if one of them
-  /// is no format.
+  /// is no format, or is there twice.
   static std::optional<std::vector<WireFormat>>
   getAll(mlir::MLIRContext *context, llvm::StringRef names,
          int64_t block = kBlock);

@@ -219,13 +219,13 @@ LogicalResult AverageMomentum::check(Operation *update, Value param,
 namespace {
 
 /// A value as `state` * s + `gradient` * g + `parameter` * p.
-struct Combination {
+struct LinearTerms {
   double state = 0, gradient = 0, parameter = 0;
 
-  Combination times(double factor) const {
+  LinearTerms times(double factor) const {
     return {factor * state, factor * gradient, factor * parameter};
   }
-  Combination plus(const Combination &other) const {
+  LinearTerms plus(const LinearTerms &other) const {
     return {state + other.state, gradient + other.gradient,
             parameter + other.parameter};
   }
@@ -234,7 +234,6 @@ struct Combination {
 } // namespace
 
 static std::optional<double> getNumber(Value value) {
-  FloatAttr number;
   DenseElementsAttr elements;
   if (matchPattern(value, m_Constant(&elements)) && elements.isSplat() &&
       isa<FloatType>(elements.getElementType()))
@@ -247,9 +246,9 @@ static std::optional<double> getNumber(Value value) {
 /// The values of an update's body that are linear, with known factors, in the
 /// state that is the argument `state`, the gradient and the parameter. Linear
 /// in its ops.
-static llvm::DenseMap<Value, Combination> combine(BlockArgument state) {
+static llvm::DenseMap<Value, LinearTerms> findLinear(BlockArgument state) {
   Block *body = state.getOwner();
-  llvm::DenseMap<Value, Combination> of;
+  llvm::DenseMap<Value, LinearTerms> of;
   of[body->getArgument(0)] = {0, 0, 1};
   of[body->getArgument(1)] = {0, 1, 0};
   of[state] = {1, 0, 0};
@@ -297,17 +296,24 @@ static bool dependsOn(Value value, Value of) {
 }
 
 /// The state of which the update makes momentum, as its number, and of what;
-/// nothing if there is none.
-static std::optional<std::pair<unsigned, Combination>>
-findMomentum(UpdateOp update) {
+/// nothing if there is none. Sets `another` to the number of a further one that
+/// is linear in the gradient.
+static std::optional<std::pair<unsigned, LinearTerms>>
+findMomentum(UpdateOp update, std::optional<unsigned> &another) {
   Block &body = update.getBody().front();
   Operation *yield = body.getTerminator();
+  std::optional<std::pair<unsigned, LinearTerms>> found;
   for (unsigned i = 0; i < update.getNewStates().size(); ++i) {
-    auto of = combine(body.getArgument(2 + i)).lookup(yield->getOperand(1 + i));
-    if (of.state != 0 && of.gradient != 0)
-      return std::pair(i, of);
+    auto of =
+        findLinear(body.getArgument(2 + i)).lookup(yield->getOperand(1 + i));
+    if (of.gradient == 0)
+      continue;
+    if (of.state != 0 && !found)
+      found = std::pair(i, of);
+    else
+      another = i;
   }
-  return std::nullopt;
+  return found;
 }
 
 /// Has the body go by the momentum that it is given in place of the gradient.
@@ -354,11 +360,19 @@ static void useMomentum(UpdateOp update, unsigned momentum) {
 /// has momentum and is not linear in it.
 FailureOr<int64_t> AverageMomentum::rewriteTraced(func::FuncOp step) {
   int64_t count = 0;
-  for (UpdateOp update : llvm::to_vector(step.getOps<UpdateOp>())) {
-    std::optional<std::pair<unsigned, Combination>> found =
-        findMomentum(update);
+  SmallVector<UpdateOp> updates;
+  step.walk([&](UpdateOp update) { updates.push_back(update); });
+  for (UpdateOp update : updates) {
+    std::optional<unsigned> another;
+    std::optional<std::pair<unsigned, LinearTerms>> found =
+        findMomentum(update, another);
     if (!found)
       continue;
+    if (another)
+      return update.emitOpError("has state #")
+             << *another
+             << " that is linear in the gradient beside momentum, state #"
+             << found->first << ", expected one such state";
     if (failed(check(update, update.getParam(), update.getGrad())))
       return failure();
     auto &[momentum, of] = *found;

@@ -19,6 +19,7 @@
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
 #include "mpcomm/Transforms/Passes.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
@@ -333,11 +334,8 @@ void ScaleLoss::skipUpdates(func::FuncOp step) {
     if (use.get() == old || old.getType() != use.get().getType())
       continue;
     builder.setLoc(use.get().getLoc());
-    auto type = cast<RankedTensorType>(old.getType());
-    Value condition = skip;
-    if (type.getRank() != 0)
-      condition = BroadcastInDimOp::create(
-          builder, type.clone(builder.getI1Type()), skip, ArrayRef<int64_t>{});
+    Value condition = broadcastScalar(builder, builder.getLoc(), skip,
+                                      cast<RankedTensorType>(old.getType()));
     use.set(arith::SelectOp::create(builder, condition, old, use.get()));
     ++skippable;
   }

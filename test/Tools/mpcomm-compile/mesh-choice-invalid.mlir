@@ -14,7 +14,7 @@
 // RUN: not %mpcomm-compile %t/four.mlir -o %t/x.so --options "mesh=auto:0" 2>&1 | FileCheck %s --check-prefix=ZERO
 // ZERO: mpcomm-compile: error: mesh 'auto:0': expected 1 to 32767 ranks
 // RUN: not %mpcomm-compile %t/four.mlir %t/eight.mlir -o %t/x.so --options "mesh=dp:2" 2>&1 | FileCheck %s --check-prefix=SEVERAL
-// SEVERAL: mpcomm-compile: error: expected one graph, or mesh=auto:N to choose among 2
+// SEVERAL: mpcomm-compile: error: expected one graph, or mesh=auto:N or --variant to choose among 2
 // RUN: not %mpcomm-compile %t/four.mlir -o %t/x.so --options "mesh=dp:2 global-batch=8" 2>&1 | FileCheck %s --check-prefix=GLOBAL
 // GLOBAL: mpcomm-compile: error: expected mesh=auto:N with global-batch
 // RUN: not %mpcomm-compile %t/none.mlir -o %t/x.so --options "mesh=auto:2" 2>&1 | FileCheck %s --check-prefix=BATCH

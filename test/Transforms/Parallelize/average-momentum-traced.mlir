@@ -112,3 +112,32 @@ func.func @train_step(
   }
   return %p1, %m1, %l : tensor<4xf32>, tensor<4xf32>, tensor<f32>
 }
+
+// -----
+
+// The last gradient is not momentum, but as linear.
+
+func.func @train_step(
+    %p: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "p", mpcomm.donated = 0 : i64},
+    %m: tensor<4xf32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "p.m", mpcomm.donated = 1 : i64},
+    %o: tensor<4xf32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "p.o", mpcomm.donated = 2 : i64},
+    %x: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "p"},
+        tensor<4xf32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "p.m"},
+        tensor<4xf32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "p.o"},
+        tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}) {
+  %l = mpcomm.reduce sum %x, dims = [0] : (tensor<4xf32>) -> tensor<f32>
+  // expected-error @below {{has state #1 that is linear in the gradient beside momentum, state #0, expected one such state}}
+  %p1, %m1, %o1 = mpcomm.update %p, %x, %m, %o {optimizer = "rule"}
+      : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  ^bb0(%q: tensor<4xf32>, %g: tensor<4xf32>, %n: tensor<4xf32>, %last: tensor<4xf32>):
+    %half = arith.constant dense<0.5> : tensor<4xf32>
+    %old = arith.mulf %half, %n : tensor<4xf32>
+    %n1 = arith.addf %old, %g : tensor<4xf32>
+    %more = arith.subf %g, %last : tensor<4xf32>
+    %both = arith.addf %n1, %more : tensor<4xf32>
+    %q1 = arith.subf %q, %both : tensor<4xf32>
+    mpcomm.yield %q1, %n1, %g : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  }
+  return %p1, %m1, %o1, %l : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f32>
+}

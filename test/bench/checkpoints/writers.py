@@ -7,8 +7,7 @@
 # ===----------------------------------------------------------------------=== #
 """How long a checkpoint takes that all ranks write in parallel, of replicated state and of state
 that ranks hold parts of, beside one that one rank writes; and beside plain writes of as many
-bytes to one file, by one process and by as many as there are ranks, each with fsync. Medians, in
-turns. The state is that of a linear layer with AdamW, three tensors of --elements each in f32.
+bytes, by one process and by as many as there are ranks, each with fsync. Medians. The state is that of a linear layer with AdamW, three tensors of --elements each in f32.
 
 A small run, to see that all of it works:
 REQUIRES: torch, compiler
@@ -88,8 +87,6 @@ def main():
     total = 3 * 4 * a.elements
     n = a.ranks
     with tempfile.TemporaryDirectory(dir=a.folder) as folder:
-        for i in range(a.rounds + 1):
-            os.makedirs(os.path.join(folder, f"{i}"))
         rows = {}
         for name, ranks, options in (
                 ("1 rank", 1, {"mesh": "dp:1"}), (f"{n} ranks", n, {"mesh": f"dp:{n}"}),

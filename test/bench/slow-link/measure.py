@@ -31,7 +31,7 @@ Needs root, for network namespaces and rate limits (docs/Guides/SlowLinks.md).
 
 A small run, to see that all of it works:
 REQUIRES: torch, gloo, compiler, can-limit-network, long
-RUN: %python %s --models=tiny --ranks=2 --rates=200mbit --rounds=1 --steps=3 --local=2 --configs=view --mpcomm-import=%mpcomm-import --mpcomm-compile=%mpcomm-compile --mpcomm-run=%mpcomm-run --mpcomm-sim=%mpcomm-sim "--ours=mpcomm=cluster={cluster}" | FileCheck %s
+RUN: %python %s --models=tiny --ranks=2 --rates=200mbit --rounds=1 --steps=6 --local=2 --configs=view --curves=%t.svg --mpcomm-import=%mpcomm-import --mpcomm-compile=%mpcomm-compile --mpcomm-run=%mpcomm-run --mpcomm-sim=%mpcomm-sim "--ours=mpcomm=cluster={cluster}" | FileCheck %s
 CHECK: tiny, 2 ranks, 200mbit
 CHECK: DDP view
 CHECK: | mpcomm |
@@ -354,6 +354,8 @@ def main():
     p.add_argument("--curves", metavar="FILE", help="losses by seconds, of the last model and link")
     a = p.parse_args()
     network.isolate()
+    if a.curves and (a.steps or min(MODELS[m].steps for m in a.models.split(","))) < SMOOTH:
+        p.error(f"expected --steps of at least {SMOOTH} with --curves")
     a.rank_counts = [int(r) for r in a.ranks.split(",")]
     a.forms = dict(form.split("=", 1) for form in a.ours.split(";"))
     everything, results = [], {}

@@ -359,6 +359,17 @@ TEST(Policy, Numerics) {
   EXPECT_FALSE(isAllowed(own, other, 1));
   EXPECT_TRUE(isAllowed(own, other, 0));
   other.options = own.options;
+  other.options["micro-batches"] = "4";
+  EXPECT_FALSE(isAllowed(own, other, 8)) << "of another number of samples";
+  EXPECT_FALSE(isAllowed(own, other, 64, true)) << "in another order of sums";
+  EXPECT_TRUE(isAllowed(own, other, 16, true));
+  other.digest = "of the same step with another batch";
+  EXPECT_TRUE(isAllowed(own, other, 16, true));
+  EXPECT_FALSE(isAllowed(own, other, 16));
+  other.digest = own.digest;
+  other.options["clip-norm"] = "1";
+  EXPECT_FALSE(isAllowed(own, other, 0, true));
+  other.options = own.options;
   other.options["precision"] = "f32";
   EXPECT_FALSE(isAllowed(own, other, 8));
   other.options = own.options;

@@ -104,7 +104,8 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
     imported = translate(workload)
     with temporary_folder() as folder:
         graphs = []
-        for one in [imported, *map(translate, other_batches(workload, options, variants))]:
+        others = other_batches(workload, options, variants) if variants else []
+        for one in [imported, *map(translate, others)]:
             graphs.append(os.path.join(folder, f"step{len(graphs) or ''}.mlir"))
             with open(graphs[-1], "w", encoding="utf-8") as file:
                 file.write(one.text)
@@ -184,16 +185,17 @@ def example_of(batch, convert, options):
 
 
 def other_batches(workload, options, variants):
-    """The workload with the batch of each variant that has other parts of a step."""
-    def parts(own):
-        return own.get("local-steps", 1) * own.get("micro-batches", 1)
+    """The workload with the batch of each variant that has other micro-batches or local steps."""
+    def count_of(own):
+        numbers = [own.get(key) or 1 for key in ("local-steps", "micro-batches")]
+        return numbers[0] * numbers[1] if all(isinstance(n, int) for n in numbers) else 0
 
-    samples, batches = workload.batch * parts(options), [workload.batch]
+    samples, batches = workload.batch * count_of(options), [workload.batch]
     for name, own in (variants or {}).items():
-        count = parts({**options, **{k.replace("_", "-"): v for k, v in own.items()}})
+        count = count_of({**options, **{k.replace("_", "-"): v for k, v in own.items()}})
         if count < 1 or samples % count:
-            raise CompileError(f"variant '{name}': expected micro-batches and local steps that "
-                               f"divide the {samples} samples of a step, found {count}")
+            raise CompileError(f"variant '{name}': expected micro_batches and local_steps of which "
+                               f"the product divides the {samples} samples of a step")
         if samples // count not in batches:
             batches.append(samples // count)
     return [dataclasses.replace(workload, batch=batch) for batch in batches[1:]]

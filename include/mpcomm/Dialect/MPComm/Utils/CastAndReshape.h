@@ -42,6 +42,18 @@ inline mlir::Value castFloat(mlir::OpBuilder &builder, mlir::Location loc,
   return mlir::arith::TruncFOp::create(builder, loc, typeOf(to), value);
 }
 
+/// `scalar`, a tensor of rank 0, for all elements of the shape of `type`;
+/// itself where that has no dimensions.
+inline mlir::Value broadcastScalar(mlir::OpBuilder &builder, mlir::Location loc,
+                                   mlir::Value scalar,
+                                   mlir::RankedTensorType type) {
+  if (type.getRank() == 0)
+    return scalar;
+  return BroadcastInDimOp::create(
+      builder, loc, type.clone(mlir::getElementTypeOrSelf(scalar.getType())),
+      scalar, llvm::ArrayRef<int64_t>());
+}
+
 /// Reshapes `value`, a ranked tensor, to `shape` in row-major order. Returns
 /// `value` if it has that shape.
 inline mlir::Value reshapeTo(mlir::OpBuilder &builder, mlir::Location loc,

@@ -66,6 +66,28 @@ AxisSharding mpcomm::getAxisSharding(ShardingAttr sharding, StringRef axis) {
   return has(sharding.getLocal()) ? AxisSharding::local() : AxisSharding();
 }
 
+/// What ranks hold of an argument, by its attribute.
+static AxisSharding getDeclared(FunctionOpInterface function, unsigned index,
+                                StringRef axis) {
+  ShardingAttr sharding = getArgumentSharding(function, index);
+  AxisSharding held = getAxisSharding(sharding, axis);
+  auto own = dyn_cast<RankedTensorType>(function.getArgumentTypes()[index]);
+  auto whole =
+      dyn_cast<RankedTensorType>(getGlobalArgumentType(function, index));
+  if (!sharding || !held.isSplit() || !sharding.isFlat() || !own || !whole)
+    return held;
+  auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(function,
+                                                           sharding.getMesh());
+  std::string reason;
+  FailureOr<int64_t> ranks = mesh ? countRanks(sharding.getFlat(), mesh, reason)
+                                  : FailureOr<int64_t>(failure());
+  bool isPadded =
+      failed(ranks) || mpcomm::detail::multiplySaturated(
+                           mpcomm::detail::countElements(own), *ranks) !=
+                           mpcomm::detail::countElements(whole);
+  return AxisSharding::split(held.getDim(), isPadded);
+}
+
 AxisShardings::AxisShardings(FunctionOpInterface function, StringRef axisName,
                              Gradients gradients)
     : function(function),
@@ -77,8 +99,8 @@ AxisShardings::AxisShardings(FunctionOpInterface function, StringRef axisName,
   for (BlockArgument argument : body.getArguments()) {
     unsigned index = argument.getArgNumber();
     std::optional<Role> role = getArgumentRole(function, index);
-    if (ShardingAttr sharding = getArgumentSharding(function, index))
-      mark(argument, getAxisSharding(sharding, axisName));
+    if (getArgumentSharding(function, index))
+      mark(argument, getDeclared(function, index, axisName));
     else if (role == Role::Batch || role == Role::Rng ||
              isa<FutureType>(argument.getType()))
       mark(argument);
@@ -314,7 +336,7 @@ bool AxisShardings::visitByRule(Operation *op, const ShardingRule &rule) {
     return visitExchanged(op, rule);
   AxisSharding all;
   const ShardingFactor *factor = nullptr;
-  bool fits = true, hasShares = false;
+  bool fits = true, hasShares = false, isPadded = false;
   for (OpOperand &operand : op->getOpOperands()) {
     AxisSharding held = get(operand.get());
     if (held.isReplicated())
@@ -331,6 +353,7 @@ bool AxisShardings::visitByRule(Operation *op, const ShardingRule &rule) {
         rule.findOfOperand(operand.getOperandNumber(), held.getDim());
     fits &= own && (!factor || own == factor);
     factor = own;
+    isPadded |= held.isPadded();
   }
   if (!fits || ((factor || hasShares) && !all.isReplicated()) ||
       all.getKind() == AxisSharding::Local)
@@ -352,12 +375,13 @@ bool AxisShardings::visitByRule(Operation *op, const ShardingRule &rule) {
         llvm::any_of(factor->results, [](int64_t dim) { return dim < 0; }))
       return markResults(op);
     for (auto [result, dim] : llvm::zip(op->getResults(), factor->results))
-      changed |=
-          mark(result, dim >= 0 ? AxisSharding::split(dim)
-                       : dim == ShardingFactor::kLocal ? AxisSharding::local()
-                       : factor->reduction
-                           ? AxisSharding::partial(*factor->reduction)
-                           : AxisSharding());
+      changed |= mark(result, dim >= 0 ? AxisSharding::split(dim, isPadded)
+                              : dim == ShardingFactor::kLocal ||
+                                      (isPadded && factor->reduction)
+                                  ? AxisSharding::local()
+                              : factor->reduction
+                                  ? AxisSharding::partial(*factor->reduction)
+                                  : AxisSharding());
     return changed;
   }
   bool isSum = all.isPartial(Reduction::Sum) || all.isPartial(Reduction::Mean);
@@ -383,6 +407,7 @@ bool AxisShardings::visitPerGradient(OptimizerOpInterface op,
       shared = shared.join(get(operand.get()));
   bool isLocal = !shared.isReplicated();
   for (OpOperand *gradient : gradients) {
+    // Gradients are filled up with zeros, which no norm and no flag counts.
     split += get(gradient->get()).isOfBlocks();
     isLocal |= varies(gradient->get()) && !get(gradient->get()).isOfBlocks();
   }
@@ -455,9 +480,7 @@ bool AxisShardings::visitCall(Operation *call, FunctionOpInterface callee) {
        llvm::zip(call->getOperands(), body.getArguments())) {
     AxisSharding held = get(operand);
     if (held.isReplicated() && isUniform(operand))
-      held =
-          getAxisSharding(getArgumentSharding(callee, argument.getArgNumber()),
-                          axis.getValue());
+      held = getDeclared(callee, argument.getArgNumber(), axis.getValue());
     changed |= mark(argument, held);
   }
   if (changed)

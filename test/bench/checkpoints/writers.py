@@ -11,7 +11,8 @@ bytes, by one process and by as many as there are ranks, each with fsync. Median
 
 A small run, to see that all of it works:
 REQUIRES: torch, compiler
-RUN: %python %s --elements=4096 --rounds=1 --ranks=2 | FileCheck %s
+UNSUPPORTED: sanitizer
+RUN: env PYTHONPATH=%mpcomm_obj_root/python %python %s --elements=4096 --rounds=1 --ranks=2 | FileCheck %s
 CHECK: | 1 rank | 0.05 |
 CHECK: | 2 ranks, zero=1 | 0.05 |
 """

@@ -51,8 +51,10 @@ public:
   static AxisSharding exchanged(int64_t dim) {
     return {Exchanged, static_cast<int32_t>(dim)};
   }
-  static AxisSharding split(int64_t dim) {
-    return {Split, static_cast<int32_t>(dim)};
+  static AxisSharding split(int64_t dim, bool isPadded = false) {
+    AxisSharding sharding(Split, static_cast<int32_t>(dim));
+    sharding.padded = isPadded;
+    return sharding;
   }
   static AxisSharding partial(Reduction reduction) {
     return {Partial, static_cast<int32_t>(reduction)};
@@ -68,6 +70,9 @@ public:
     assert(isSplit() || kind == Exchanged);
     return detail;
   }
+  /// Whether elements behind those of the whole fill the last blocks up, so
+  /// that a reduction of all elements is none of the whole.
+  bool isPadded() const { return padded; }
   bool isSplitAlong(int64_t dim) const {
     return kind == Split && detail == dim;
   }
@@ -75,12 +80,18 @@ public:
     return kind == Partial && detail == static_cast<int32_t>(reduction);
   }
   bool operator==(const AxisSharding &other) const = default;
+  /// Equal but for padding.
+  bool isAs(const AxisSharding &other) const {
+    return kind == other.kind && detail == other.detail;
+  }
 
   /// The least that is above both.
   AxisSharding join(AxisSharding other) const {
     if (*this == other || other.isReplicated() ||
         (isSplit() && other.kind == Share))
       return *this;
+    if (isAs(other))
+      return split(detail, true);
     return isReplicated() || (kind == Share && other.isSplit()) ? other
                                                                 : local();
   }
@@ -92,6 +103,7 @@ private:
   AxisSharding(Kind kind, int32_t detail) : kind(kind), detail(detail) {}
   Kind kind = Replicated;
   int32_t detail = 0; // dimension or reduction
+  bool padded = false;
 };
 
 /// What `sharding` says of `axis`, for the type that a rank holds: what is flat
@@ -111,15 +123,17 @@ mlir::FunctionOpInterface getFollowedCallee(mlir::Operation *op);
 ///   all_gather, unless of blocks along another dimension; a reduce_scatter is
 ///   split; an all_to_all that puts pieces where they came from is exchanged
 ///   along that dimension;
-/// - what is computed of exchanged values, and of replicated ones whose elements
+/// - what is computed of exchanged values, and of replicated ones whose
+/// elements
 ///   are all equal, or which are made of constants and equal along that
 ///   dimension, by an op with a sharding rule is exchanged along the
-///   dimension that the rule gives; a sum over that dimension is a share, and so
-///   is what is computed of shares. Which block of which whole it is, is the
+///   dimension that the rule gives; a sum over that dimension is a share, and
+///   so is what is computed of shares. Which block of which whole it is, is the
 ///   program's to say: a share is as good as a split value;
 /// - results of an op with a sharding rule are what the rule says: of operands
-///   that are split along dimensions of one factor, split or partial; of
-///   partial sums in which the op is linear, partial;
+///   that are split along dimensions of one factor, split or partial (local of
+///   state that is split flat and filled up); of partial sums in which the op
+///   is linear, partial;
 /// - sums of squares of split values are partial;
 /// - results of an update by a rank's own gradients (`mpcomm.local_update`) are
 ///   local where an operand is not replicated;

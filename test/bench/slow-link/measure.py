@@ -281,8 +281,8 @@ def draw(results):
 
 
 def draw_curves(title, runs):
-    """The loss by seconds since the first step, as SVG: means of SMOOTH steps of the first round,
-    to where the first run ends; and a table of when each was as low as the best then."""
+    """The loss by seconds since the first step, as SVG: means of SMOOTH steps of the first round.
+    Prints when each was as low as all of them get."""
     lines = {}
     for name, rounds in runs.items():
         at, losses, line = 0.0, [], []
@@ -292,42 +292,45 @@ def draw_curves(title, runs):
             line.append((at, statistics.fmean(losses)))
         if len(line) >= SMOOTH:
             lines[name] = line[SMOOTH - 1:]
-    end = min(line[-1][0] for line in lines.values())
-    reached = {name: min(loss for at, loss in line if at <= end or at == line[0][0])
-               for name, line in lines.items()}
-    print(f"\n| {title} | loss after {end:.0f} s | seconds to {max(reached.values()):.4g} |\n|---|---|---|")
+    reached = max(min(loss for _, loss in line) for line in lines.values())
+    print(f"\n| {title} | last loss | seconds to {reached:.4g} |\n|---|---|---|")
     for name, line in lines.items():
-        when = next((at for at, loss in line if loss <= max(reached.values())), math.nan)
-        print(f"| {name} | {reached[name]:.4g} | {when:.1f} |")
-    width, height, left, top, bottom = 760, 320, 52, 12, 40
-    seen = [(at, loss) for line in lines.values() for at, loss in line if at <= 1.02 * end]
+        when = next(at for at, loss in line if loss <= reached)
+        print(f"| {name} | {line[-1][1]:.4g} | {when:.1f} |")
+    width, height, left, right, top, bottom = 860, 320, 52, 250, 12, 40
+    seen = [point for line in lines.values() for point in line]
     low, high = min(loss for _, loss in seen), max(loss for _, loss in seen)
+    begin, end = (math.log(f(at for at, _ in seen)) for f in (min, max))
 
-    def place(at, loss):
-        return (f"{left + (width - left - 160) * at / end:.1f},"
-                f"{top + (height - top - bottom) * (high - loss) / (high - low or 1):.1f}")
+    def x(at):
+        return left + (width - left - right) * (math.log(at) - begin) / (end - begin)
+
+    def y(loss):
+        return top + (height - top - bottom) * (high - loss) / (high - low or 1)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
              'font-family="sans-serif" font-size="12">'
              f'<rect width="{width}" height="{height}" fill="white"/>']
     for share in (0, 0.25, 0.5, 0.75, 1):
-        loss, at = low + share * (high - low), share * end
-        x, y = place(at, loss).split(",")
-        parts.append(f'<path d="M{left} {y}H{width - 160}" stroke="#eee"/>'
-                     f'<text x="{left - 6}" y="{float(y) + 4:.1f}" text-anchor="end">{loss:.3g}</text>'
-                     f'<text x="{x}" y="{height - 22}" text-anchor="middle">{at:.0f}</text>')
+        loss = low + share * (high - low)
+        parts.append(f'<path d="M{left} {y(loss):.1f}H{width - right}" stroke="#eee"/>'
+                     f'<text x="{left - 6}" y="{y(loss) + 4:.1f}" text-anchor="end">{loss:.3g}</text>')
+    for tick in (factor * 10 ** power for power in range(-2, 5) for factor in (1, 2, 5)):
+        if begin <= math.log(tick) <= end:
+            parts.append(f'<path d="M{x(tick):.1f} {top}V{height - bottom}" stroke="#eee"/>'
+                         f'<text x="{x(tick):.1f}" y="{height - 24}" text-anchor="middle">{tick:g}</text>')
     ours = ["#1565c0", "#00897b", "#6a1b9a", "#c62828", "#ef6c00"]
-    theirs = ["#999", "#555", "#bbb"]
+    theirs = ["#aaa", "#666", "#222"]
     for i, (name, line) in enumerate(lines.items()):
         colours = theirs if is_peer(name) else ours
         colour = colours[sum(is_peer(n) == is_peer(name) for n in list(lines)[:i]) % len(colours)]
-        points = " ".join(place(at, loss) for at, loss in line if at <= end)
+        points = " ".join(f"{x(at):.1f},{y(loss):.1f}" for at, loss in line)
         dash = ' stroke-dasharray="5 3"' if is_peer(name) else ""
-        y = top + 16 * (i + 1)
+        at, key = top + 16 * (i + 1), width - right + 14
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.8"{dash}/>'
-                     f'<path d="M{width - 150} {y - 4}h20" stroke="{colour}" stroke-width="1.8"{dash}/>'
-                     f'<text x="{width - 124}" y="{y}">{name}</text>')
-    parts.append(f'<text x="{left}" y="{height - 6}">{title}: loss, mean of {SMOOTH} steps, by '
-                 'seconds</text></svg>')
+                     f'<path d="M{key} {at - 4}h20" stroke="{colour}" stroke-width="1.8"{dash}/>'
+                     f'<text x="{key + 26}" y="{at}">{name}</text>')
+    parts.append(f'<text x="{left}" y="{height - 6}">{title}: loss, mean of {SMOOTH} steps, by seconds, '
+                 'logarithmic</text></svg>')
     return "\n".join(parts) + "\n"
 
 

@@ -188,8 +188,8 @@ void Planner::chooseWidth(unsigned vectorBits) {
   if (has64 && !has32)
     bits = 64;
   schedule.lanes = std::max(1u, vectorBits / bits);
-  // Short rows leave no lane idle: half a register costs as much as a whole one,
-  // which would need a mask.
+  // Short rows leave no lane idle: half a register costs as much as a whole
+  // one, which would need a mask.
   while (schedule.lanes > 4 && schedule.lanes / 2 >= model.columns())
     schedule.lanes /= 2;
   int64_t registers = total > 60 || model.accesses.size() > 8 ? 2 : 4;

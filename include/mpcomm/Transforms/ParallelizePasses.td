@@ -319,8 +319,9 @@ def AverageMomentumPass : Pass<"mpcomm-average-momentum", "::mlir::ModuleOp"> {
     Guarantees: Form 1. It is an error if there is no update with momentum, if
     one reads the gradient beside it (Lion, NAdam), or has two states that are
     linear in the gradient (a buffer of the last gradient, AdEMAMix), if one has
-    a parameter of fewer than 32 bits, or if its gradient is handed on by another optimizer op
-    (clipped, or scaled): that is not the one which ranks would average.
+    a parameter of fewer than 32 bits, or if its gradient is handed on by another
+    optimizer op (clipped, or scaled): that is not the one which ranks would
+    average.
 
     Numerics: of SGD reassociating (with Nesterov's momentum, the gradient is
     found again as a difference), of AdamW another optimizer.

@@ -69,10 +69,10 @@ WireFormat::getAll(MLIRContext *context, StringRef names, int64_t block) {
   std::vector<WireFormat> formats;
   for (StringRef name : llvm::split(names, '/')) {
     std::optional<WireFormat> format = get(context, name, block);
-    bool isKnown = format && llvm::none_of(formats, [&](const WireFormat &one) {
+    bool isNew = format && llvm::none_of(formats, [&](const WireFormat &one) {
                      return one.getName() == format->getName();
                    });
-    if (!isKnown)
+    if (!isNew)
       return std::nullopt;
     formats.push_back(*format);
   }

@@ -79,22 +79,6 @@ def sgd(net, nesterov):
                            nesterov=nesterov)
 
 
-def reference_of_sgd(nesterov, dtype):
-    net = model().to(dtype)
-    rule = sgd(net, nesterov)
-    losses = []
-    for step in range(STEPS):
-        rule.zero_grad()
-        losses.append(0.0)
-        for rank in range(2):
-            x, labels = batches(step, rank, 1)
-            own = nn.functional.cross_entropy(net(x.to(dtype)), labels) / 2
-            own.backward()
-            losses[-1] += own.item()
-        rule.step()
-    return losses
-
-
 def trained_by_sgd(nesterov):
     torch.set_num_threads(1)
     net = model()
@@ -129,7 +113,7 @@ def check_first_step():
 def check_sgd():
     for nesterov, (losses, _) in zip((False, True), low_rank.launch_each(trained_by_sgd, 2,
                                                                          [(False,), (True,)])):
-        compare(("sgd", nesterov), losses, *(reference_of_sgd(nesterov, dtype)
+        compare(("sgd", nesterov), losses, *(reference_of(lambda net, n=nesterov: sgd(net, n), dtype)
                                              for dtype in (torch.float64, torch.float32)))
 
 
@@ -203,7 +187,8 @@ def step_frozen(rule, name):
         p.sub_(change * (group["lr"] * min(p.norm().item() / change.norm().item(), 10.0)))
 
 
-def reference_of_traced(make, state, dtype):
+def reference_of(make, dtype, state=None):
+    """Losses of a rule of PyTorch, of which `state` stays in the frozen steps."""
     net = model().to(dtype)
     rule = make(net)
     losses = []
@@ -215,7 +200,7 @@ def reference_of_traced(make, state, dtype):
             own = nn.functional.cross_entropy(net(x.to(dtype)), labels) / 2
             own.backward()
             losses[-1] += own.item()
-        if is_frozen(step):
+        if state and is_frozen(step):
             step_frozen(rule, state)
         else:
             rule.step()
@@ -239,7 +224,7 @@ def check_traced():
     makers = ((lamb, "exp_avg_sq"), (adamax, "exp_inf"))
     for (make, state), (losses, _) in zip(makers, low_rank.launch_each(
             trained_by_traced, 2, [(make,) for make, _ in makers])):
-        compare(make.__name__, losses, *(reference_of_traced(make, state, dtype)
+        compare(make.__name__, losses, *(reference_of(make, dtype, state)
                                          for dtype in (torch.float64, torch.float32)))
 
 

@@ -7,10 +7,12 @@
 # ===----------------------------------------------------------------------=== #
 """How long a checkpoint takes that all ranks write in parallel, of replicated state and of state
 that ranks hold parts of, beside one that one rank writes; and beside plain writes of as many
-bytes, by one process and by as many as there are ranks, each with fsync. Medians. The state is that of a linear layer with AdamW, three tensors of --elements each in f32.
+bytes, by one process and by as many as there are ranks, each with fsync. Medians. The state is that
+of a linear layer with AdamW, three tensors of --elements each in f32.
 
 A small run, to see that all of it works:
 REQUIRES: torch, compiler
+An interpreter that was not built with sanitizers cannot load libraries that were.
 UNSUPPORTED: sanitizer
 RUN: env PYTHONPATH=%mpcomm_obj_root/python %python %s --elements=4096 --rounds=1 --ranks=2 | FileCheck %s
 CHECK: | 1 rank | 0.05 |

@@ -124,9 +124,8 @@ mlir::FunctionOpInterface getFollowedCallee(mlir::Operation *op);
 ///   split; an all_to_all that puts pieces where they came from is exchanged
 ///   along that dimension;
 /// - what is computed of exchanged values, and of replicated ones whose
-/// elements
-///   are all equal, or which are made of constants and equal along that
-///   dimension, by an op with a sharding rule is exchanged along the
+///   elements are all equal, or which are made of constants and equal along
+///   that dimension, by an op with a sharding rule is exchanged along the
 ///   dimension that the rule gives; a sum over that dimension is a share, and
 ///   so is what is computed of shares. Which block of which whole it is, is the
 ///   program's to say: a share is as good as a split value;

@@ -104,7 +104,9 @@ def compile(model: Any, loss: Optional[Callable] = None, optimizer: Any = None,
     imported = translate(workload)
     with temporary_folder() as folder:
         graphs = []
-        others = other_batches(workload, options, variants) if variants else []
+        # Of a mesh that is chosen, the choice would take them for the program itself.
+        is_given = not str(options["mesh"]).startswith("auto:")
+        others = other_batches(workload, options, variants) if variants and is_given else []
         for one in [imported, *map(translate, others)]:
             graphs.append(os.path.join(folder, f"step{len(graphs) or ''}.mlir"))
             with open(graphs[-1], "w", encoding="utf-8") as file:
@@ -191,7 +193,7 @@ def other_batches(workload, options, variants):
         return numbers[0] * numbers[1] if all(isinstance(n, int) for n in numbers) else 0
 
     samples, batches = workload.batch * count_of(options), [workload.batch]
-    for name, own in (variants or {}).items():
+    for name, own in variants.items():
         count = count_of({**options, **{k.replace("_", "-"): v for k, v in own.items()}})
         if count < 1 or samples % count:
             raise CompileError(f"variant '{name}': expected micro_batches and local_steps of which "

@@ -13,7 +13,8 @@ each phase of the run that adapts: its median step once 2 K steps have passed si
 changed, as a ratio to the best plan's and to the first plan's; after how many steps it was
 within 5 % of the best plan for good. Then, with --steady, runs on links that stay as they
 are: switches, and the step as a ratio to that of the same plan without --adapt, in turns. With
---blame, what runs say in which one link is slow, and in which one rank is.
+--blame, what runs say in which one link is slow, and in which one rank is. With --peers, the
+steps of DistributedDataParallel, by hooks (test/bench/slow-link), on a link of each rate.
 
 Needs root, for network namespaces and rate limits (docs/Guides/SlowLinks.md).
 
@@ -24,6 +25,8 @@ CHECK: | 20mbit | narrow
 """
 
 import argparse
+import contextlib
+import importlib.util
 import json
 import math
 import os
@@ -41,6 +44,7 @@ import network  # noqa: E402
 from workloads import MODELS  # noqa: E402
 
 WARMUP = 3
+CPU_GROUPS = "/sys/fs/cgroup"
 # name: options beside the cluster of the rate that it is for
 PLANS = {"": "", "half": "wire=bf16", "narrow": "wire=i8"}
 EXACT = {"": "buckets=none overlap=false", "buckets": "", "one": "buckets=one"}
@@ -86,6 +90,25 @@ def draw(steps, changes, phases, fixed):
                  f'<text x="{left}" y="{height - 6}">steps; milliseconds of each, logarithmic</text>'
                  '</svg>')
     return "\n".join(parts) + "\n"
+
+
+@contextlib.contextmanager
+def quota(process, share):
+    """Gives `process` that share of a core, by a quota of the kernel, and takes the quota away."""
+    old = os.path.join(CPU_GROUPS, "cpu")
+    group = os.path.join(old if os.path.isdir(old) else CPU_GROUPS, f"mpcomm-{os.getpid()}")
+    period = 100000
+    limits = {"cpu.cfs_period_us": period, "cpu.cfs_quota_us": int(share * period)} \
+        if os.path.isdir(old) else {"cpu.max": f"{int(share * period)} {period}"}
+    os.mkdir(group)
+    try:
+        for name, value in {**limits, "cgroup.procs": process.pid}.items():
+            with open(os.path.join(group, name), "w") as file:
+                file.write(str(value))
+        yield
+        process.wait()
+    finally:
+        os.rmdir(group)
 
 
 class Bench:
@@ -146,6 +169,23 @@ class Bench:
         self.finish(self.start(self.command(steps + WARMUP, "--quiet", *variant, *more)))
         return statistics.median(row["ms"] for row in self.rows()[WARMUP:])
 
+    def peers(self, rates):
+        """The median step of DDP by each of its hooks at each rate."""
+        spec = importlib.util.spec_from_file_location(
+            "slow_link", os.path.join(BENCH, "slow-link", "measure.py"))
+        slow_link = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(slow_link)
+        self.a.local, self.a.no_pin = 1, False
+        other, it = slow_link.Bench(self.a, self.links, self.folder), MODELS[self.a.model]
+        slow_link.ddp_rank.save(it.file, it.options, other.path(self.a.model, "pt"))
+        for config in self.a.peers:
+            print(f"| DDP {config}", end=" | ")
+            for rate in rates:
+                self.links.limit(rate)
+                found = other.ddp(self.a.model, self.a.ranks, self.a.plan_steps, config)
+                print(f"{found['ms']:.1f}", end=" | ", flush=True)
+            print()
+
     def adapt(self):
         """Steps of each phase, and what the run said."""
         a = self.a
@@ -183,6 +223,7 @@ class Bench:
         for plan, found in fixed.items():
             print(f"| {plan or 'the program'} | "
                   + " | ".join(f"{found[rate]:.1f}" for rate in rates) + " |")
+        self.peers(rates)
         best = {rate: min(self.plans, key=lambda p, r=rate: fixed[p][r]) for rate in rates}
         sys.stdout.flush()
         self.changes = [0]
@@ -219,7 +260,7 @@ class Bench:
 
     def blame(self):
         """What a run says when one link is slow, and when one rank is: it has a third of the
-        rate; half of its core is taken by another program."""
+        rate; it has half of its core, for another program takes the rest or by a quota."""
         a = self.a
         rate = a.phases[0]
         number, unit = re.fullmatch(r"([\d.]+)([kmg]bit)", rate).groups()
@@ -227,18 +268,23 @@ class Bench:
         cases += [(f"the links of rank {r} have a third of the rate", r, None)
                   for r in range(a.ranks) if a.ranks > 2]
         cases += [(f"rank {r} shares its core", None, r) for r in range(min(a.ranks, 2))]
+        cases += [(f"rank {r} has a quota of half of its core", None, r)
+                  for r in range(min(a.ranks, 2))]
         for title, link, core in cases:
+            by_quota = "quota" in title
             self.links.limit(rate)
             if link is not None:
                 self.links.limit(f"{float(number) / 3:g}{unit}", only=link)
-            spinner = core is not None and subprocess.Popen(
+            spinner = core is not None and not by_quota and subprocess.Popen(
                 ["taskset", "-c", str(self.cores[core % len(self.cores)]), sys.executable, "-c",
                  "while True: pass"])
             with open(self.path("text"), "w") as text:
                 try:
-                    self.finish(self.start(self.command(
+                    processes = self.start(self.command(
                         3 * a.every, "--adapt-every", str(a.every), "--monitor",
-                        self.path("monitor")), stdout=text))
+                        self.path("monitor")), stdout=text)
+                    with quota(processes[core], 0.5) if by_quota else contextlib.nullcontext():
+                        self.finish(processes)
                 finally:
                     if spinner:
                         spinner.kill()
@@ -287,6 +333,8 @@ def main():
     p.add_argument("--rounds", type=int, default=3, help="of the steady runs")
     p.add_argument("--blame", action="store_true",
                    help="instead: what is said of a slow link and of a slow rank")
+    p.add_argument("--peers", default=[], type=lambda t: t.split(","), metavar="HOOKS",
+                   help="of DDP, as in view,view+fp16,view+cap100+powersgd2")
     p.add_argument("--svg", metavar="FILE", help="a picture of the run")
     p.add_argument("--exact", action="store_true",
                    help="plans that compute the same: buckets for each rate, and one for each tensor")

@@ -39,6 +39,8 @@ CHECK: | resnet18 |
 CHECK: 2 of 2 imported and equal
 RUN: echo "<!-- rows: test/bench/models/scoreboard.py --report -->" > %t/page.md
 RUN: echo "| squeezenet1_1 | yes | 6 | 0.3 |  | 1e-7 / 2e-7 | 1e-7 **no** |  | 2 / 8 (PyTorch) |  |  |" >> %t/page.md
+RUN: %python -c "import sys; sys.path.insert(0, '%S'); from scoreboard import milliseconds as ms; print(ms(0.1234), ms(999.4), ms(1041.6))" | FileCheck %s --check-prefix=MS
+MS: 0.123 999 1042
 RUN: %python %s --folder=%t --report --page=%t/page.md resnet18 squeezenet1_1 | FileCheck %s --check-prefix=PAGE
 PAGE: | resnet18 | yes |
 PAGE: | squeezenet1_1 | yes | 6 | 0.3 |  | 1e-7 / 2e-7 | 1e-7 **no** |  | 2 / 8 (PyTorch) |  |  |
@@ -355,9 +357,14 @@ class Row:
         for ranks in self.bench.a.ranks:
             theirs, name = self.fastest(ranks)
             mine = self.known(f"run {ranks}", "ms")
-            yield "" if theirs is None or mine is None else f"{mine:.3g} / {theirs:.3g} ({name})"
+            yield "" if theirs is None or mine is None else \
+                f"{milliseconds(mine)} / {milliseconds(theirs)} ({name})"
         yield shown(self.known("run 1", "peak"), "{:.2f}", 1e-9)
         yield self.error[:160].replace("|", "/") if not (self.is_imported and self.is_equal) else ""
+
+
+def milliseconds(ms):
+    return f"{ms:.3g}" if ms < 999.5 else f"{ms:.0f}"
 
 
 def read_rows(path):

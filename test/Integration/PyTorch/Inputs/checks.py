@@ -33,8 +33,11 @@ def example(name, **options):
 
 def in_double(workload):
     """The same workload in f64: rounding is out of the way, what is left of a
-    difference is a mistake."""
+    difference is a mistake. A learning rate is what a step takes as one, an f32."""
     workload.model.double()
+    for group in workload.optimizer.param_groups:
+        if isinstance(group.get("lr"), float):
+            group["lr"] = torch.tensor(group["lr"]).item()
     for state in workload.optimizer.state.values():
         for name, value in state.items():
             if name != "step" and isinstance(value, torch.Tensor):

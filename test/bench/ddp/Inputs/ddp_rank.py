@@ -13,7 +13,7 @@ to read its data is not in the memory of the training.
 Words of a configuration: `view` (gradients are views of the buckets, the best
 setting), `plain` (they are not), `foreach` (the optimizer's multi-tensor form),
 `tcmalloc` and `lean` (another malloc, and malloc as it is: measure.py), `alone` (the ranks do not communicate: what sharing
-the machine costs by itself), `cap4` (buckets of 4 MiB rather than 25), `fp16` (gradients travel as 16-bit floats),
+the machine costs by itself), `cap4` (buckets of 4 MiB rather than 25), `fp16`, `bf16` (gradients travel as 16-bit floats),
 `powersgd2` (as products of matrices of rank 2, by PyTorch's hook),
 `amp` (forward pass and loss under autocast to bf16). Of PyTorch 2: `fsdp` (FSDP2: ranks hold parts of parameters and of the
 optimizer's state; each layer is a group, and so is the rest), and with it `keep` (what was gathered for the forward pass
@@ -141,9 +141,9 @@ def main(job):
         cap = [int(w[3:]) for w in words if w.startswith("cap")] + [25]
         net = DistributedDataParallel(net, broadcast_buffers=False, bucket_cap_mb=cap[0],
                                       gradient_as_bucket_view="view" in words)
-        if "fp16" in words:
+        for word in {"fp16", "bf16"}.intersection(words):
             from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-            net.register_comm_hook(None, default_hooks.fp16_compress_hook)
+            net.register_comm_hook(None, getattr(default_hooks, word + "_compress_hook"))
         for word in words:
             if word.startswith("powersgd"):
                 # The first steps of the hook send whole gradients; the least that it takes.

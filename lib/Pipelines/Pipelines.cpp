@@ -138,19 +138,12 @@ static std::string checkCompression(const CompileOptions &options) {
     return "error-feedback: expected a compressed wire";
   if (options.lowRank == 0 && !options.keepsLost())
     return "";
-  if (options.lowRank && options.zero != "0")
-    return with + ": expected zero=0, where ranks have whole gradients";
   if (options.getZeroLevel() > 1 && options.microBatches > 1)
     return with +
            ": expected zero=0 or 1, or one micro-batch, for ranks reduce "
            "the gradients of each";
   if (options.lowRank && options.averaging == Averaging::Before)
     return with + ": expected average=after";
-  if (options.lowRank && isPipeline(options))
-    return with + ": expected a mesh without stages";
-  if (options.lowRank && hasLossScale(options))
-    return with + ": expected no loss scaling, for a gradient that overflows "
-                  "would stay in what is lost";
   return "";
 }
 
@@ -616,6 +609,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   combine.decompose = options.overlap;
   // Another order may take more memory, which only the schedule bounds.
   combine.reorder = options.overlap && options.memoryBytes == 0;
+  combine.peakBytes = options.memoryBytes;
   if (isCompressedWire(options.wire)) {
     combine.compress = options.wire;
     combine.compressMinBytes = options.wireMinBytes;
@@ -707,9 +701,8 @@ void mpcomm::buildProgramPipeline(OpPassManager &passes,
   llvmOptions.cpu = options.cpu;
   llvmOptions.features = options.features;
   passes.addPass(createConvertMPRTToLLVMPass(llvmOptions));
-  addKernelLoweringPipeline(
-      passes,
-      /*hasBFloat=*/StringRef(options.features).contains("+avx512bf16"));
+  addKernelLoweringPipeline(passes,
+                            KernelTarget::ofFeatures(options.features));
   passes.addPass(createPackKernelsPass());
 }
 

@@ -42,11 +42,20 @@ bool canGenerateKernel(mlir::func::FuncOp kernel);
 /// The same for the buffers of a launch.
 bool canGenerateKernel(mlir::func::FuncOp kernel, mprt::LaunchOp launch);
 
+/// What a processor has instructions for.
+struct KernelTarget {
+  bool roundsToBFloat = false;
+  bool fusesMultiplyAdd = false;
+
+  /// Of the features of an LLVM target, as in "+avx2,+fma".
+  static KernelTarget ofFeatures(llvm::StringRef features);
+};
+
 /// Lowers the output of `mpcomm-generate-kernels` to the LLVM dialect.
 /// Functions take one bare pointer per buffer. `passes` runs on the module, in
-/// which functions that are not kernels must not contain tensors. `hasBFloat`:
-/// the processor has an instruction that rounds to bf16.
-void addKernelLoweringPipeline(mlir::OpPassManager &passes, bool hasBFloat);
+/// which functions that are not kernels must not contain tensors.
+void addKernelLoweringPipeline(mlir::OpPassManager &passes,
+                               const KernelTarget &target);
 
 /// Lowers the output of `mpcomm-generate-gpu-kernels` to the NVVM and LLVM
 /// dialects, in the gpu.module with the kernels. `passes` runs on the module.

@@ -266,6 +266,39 @@ def ExpandMathPass : Pass<"mpcomm-expand-math"> {
   ];
 }
 
+def FuseMultiplyAddsPass : Pass<"mpcomm-fuse-multiply-adds"> {
+  let summary = "Fuses products and sums into multiply-adds";
+  let description = [{
+    A sum or difference that may be contracted (`fastmath<contract>`) takes a
+    product that may and that nothing but such sums reads, its first operand
+    before its second. Nothing may be contracted afterwards, so that a value is
+    rounded in one way wherever it is computed: in lanes and at the ends of a
+    tensor, of the whole and of a part of it.
+
+    Assumes: arithmetic on scalars and vectors; a processor with the
+    instruction.
+
+    Guarantees: linear in the number of ops.
+
+    Numerics: lossless: a product and a sum are rounded once instead of twice.
+
+    Example:
+    ```mlir
+    %p = arith.mulf %x, %y fastmath<contract> : vector<16xf32>
+    %r = arith.subf %z, %p fastmath<contract> : vector<16xf32>
+    ```
+    becomes
+    ```mlir
+    %n = arith.negf %x : vector<16xf32>
+    %r = math.fma %n, %y, %z : vector<16xf32>
+    ```
+
+    Counts: nothing.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect"];
+}
+
 def PackKernelsPass : Pass<"mpcomm-pack-kernels", "::mlir::ModuleOp"> {
   let summary = "Defines the wrappers by which the runtime calls kernels";
   let description = [{

@@ -209,7 +209,8 @@ def CombineCollectivesPass
     weighed by the bytes that then travel and the time of encoding. The
     simulator runs this plan, the plans of the other policies and the input, and
     the best of them is kept: the step never gets longer in the model.
-    `max-bucket-bytes`, `memory-bytes` and `split-bytes` bound the plan.
+    `max-bucket-bytes`, `memory-bytes`, `peak-bytes` and `split-bytes` bound the
+    plan.
 
     With `reorder`, for programs that `mpcomm-schedule-overlap` will schedule,
     the order of the ops that produce the operands is chosen together with the
@@ -261,8 +262,8 @@ def CombineCollectivesPass
     function (collectives before, after), and with `reorder` `Order` (simulated
     microseconds with these buckets scheduled, and of a single pass; lower
     bounds for all buckets in any order, and in this one; orders tried). A
-    bucket that `max-bucket-bytes` kept from including the next tensor gets
-    `mpcomm.user_cap`, for `mpcomm-explain-communication`.
+    bucket that `max-bucket-bytes` or `peak-bytes` kept from including the next
+    tensor gets `mpcomm.user_cap`, for `mpcomm-explain-communication`.
   }];
   let options = [
     Option<"policy", "policy", "::mpcomm::BucketPolicy",
@@ -291,6 +292,9 @@ def CombineCollectivesPass
     Option<"memoryBytes", "memory-bytes", "int64_t", "0",
            "Most bytes of the buckets of a communicator that are filled or on "
            "the wire at a time (solved); 0: no limit">,
+    Option<"peakBytes", "peak-bytes", "int64_t", "0",
+           "Most bytes that a rank may have at a time: a bucket of several "
+           "tensors takes no more than the function leaves of them; 0: no limit">,
     Option<"splitBytes", "split-bytes", "int64_t", "0",
            "Larger tensors may be split at multiples of it (solved); 0: never">,
     Option<"decompose", "decompose", "bool", "false",
@@ -593,16 +597,19 @@ def LowRankGradientsPass
 
     E and Q are state of the step, `NAME.residual` and `NAME.low_rank`, both
     `local` (of Q all ranks have the same, and may begin again without it); they
-    begin as zeros, and Q then as some fixed numbers. The means of P and Q, of `rank` (n + m) elements, are all_reduces
-    in f32.
+    begin as zeros, and Q then as some fixed numbers. The means of P and Q, of
+    `rank` (n + m) elements, are all_reduces in f32. Where ranks have parts of
+    the parameter, each computes the whole mean and takes its own part. Where
+    gradients meet multiplied by a loss scale, E is not, and a step that is not
+    taken leaves both as they are.
 
     Assumes: `mpcomm-data-parallel`, and after that `mpcomm-accumulate-
-    gradients` where there are micro-batches: gradients are complete where they
-    meet. They are not scaled: what overflows would stay.
+    gradients` or `mpcomm-schedule-pipeline`, and `mpcomm-localize`: gradients
+    are complete where they meet.
 
-    Guarantees: changes the mean all_reduces of gradients that are made
-    `least-factor` times as small at least. The order of all else stays. Linear
-    in the number of ops.
+    Guarantees: changes the mean all_reduces and reduce_scatters of gradients
+    that are made `least-factor` times as small at least. The order of all else
+    stays. Linear in the number of ops.
 
     Numerics: lossy; what is lost of a gradient is added to the next.
 
@@ -612,8 +619,8 @@ def LowRankGradientsPass
     ```
     becomes two of `tensor<1x512xf32>`.
 
-    Counts: a remark `LowRank`: matrices, other gradients, elements of all, and
-    elements that are sent.
+    Counts: for each function with gradients a remark `LowRank`: matrices, other
+    gradients, elements of all, and elements that are sent.
   }];
   let options = [
     Option<"rank", "rank", "int64_t", "1", "Columns of the thin matrices">,

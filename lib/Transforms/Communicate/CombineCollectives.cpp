@@ -33,8 +33,8 @@ struct CombineCollectives
     auto orUnlimited = [](int64_t bytes) {
       return bytes > 0 ? bytes : BucketingProblem::unlimited;
     };
-    for (auto *option :
-         {&maxBucketBytes, &firstBucketBytes, &memoryBytes, &splitBytes})
+    for (auto *option : {&maxBucketBytes, &firstBucketBytes, &memoryBytes,
+                         &peakBytes, &splitBytes})
       if (*option < 0) {
         emitError(getOperation().getLoc())
             << "expects sizes of at least 0 bytes, got " << option->getArgStr()
@@ -86,6 +86,13 @@ private:
         remark::missed(function.getLoc(), options.remarkNamed("NoModel"))
             << remark::reason("{0}", why);
     }
+    // All tensors of a bucket are there before it starts, where alone each would
+    // be gone before the next is made.
+    if (step && peakBytes > 0)
+      options.limits.capBytes =
+          std::min(limits.capBytes,
+                   std::max<int64_t>({peakBytes - step->getPeakBytes(),
+                                      limits.splitBytes, 1}));
     if (step && reorder && policy == BucketPolicy::Solved &&
         chooseOrder(function, *step, model, options))
       step = getStepModel(function, model, why);

@@ -89,9 +89,16 @@ ErrorFeedback::add(CollectiveOpInterface op) {
   return residuals;
 }
 
-const ErrorFeedback::OfFunction &
-ErrorFeedback::get(BlockArgument residual) const {
-  return functions.find(residual.getOwner()->getParentOp())->second;
+const ErrorFeedback::OfFunction &ErrorFeedback::get(BlockArgument state) const {
+  return functions.find(state.getOwner()->getParentOp())->second;
+}
+
+FailureOr<BlockArgument> ErrorFeedback::addBeside(BlockArgument residual,
+                                                  CollectiveOpInterface op,
+                                                  StringRef name,
+                                                  ArrayRef<int64_t> shape) {
+  return get(residual).state->add(name, shape, op.getMeshAttr(),
+                                  op.getAxesAttr());
 }
 
 /// The scale for all elements of `type`; a constant may stand further below.
@@ -116,17 +123,23 @@ void ErrorFeedback::setLost(OpBuilder &builder, BlockArgument residual,
                             Value lost) {
   Location loc = residual.getLoc();
   auto type = cast<RankedTensorType>(residual.getType());
-  const OfFunction &own = get(residual);
-  if (own.scale)
+  if (Value scale = get(residual).scale)
     lost = arith::DivFOp::create(builder, loc, lost,
-                                 broadcastScale(builder, loc, own.scale, type));
+                                 broadcastScale(builder, loc, scale, type));
+  setNext(residual, lost);
+}
+
+void ErrorFeedback::setNext(BlockArgument state, Value value) {
+  const OfFunction &own = get(state);
   if (own.isSkipped) {
-    OpBuilder atEnd(residual.getOwner()->getTerminator());
-    lost = arith::SelectOp::create(
-        atEnd, loc, broadcastScalar(atEnd, loc, own.isSkipped, type), residual,
-        lost);
+    OpBuilder atEnd(state.getOwner()->getTerminator());
+    Location loc = state.getLoc();
+    auto type = cast<RankedTensorType>(state.getType());
+    value = arith::SelectOp::create(
+        atEnd, loc, broadcastScalar(atEnd, loc, own.isSkipped, type), state,
+        value);
   }
-  own.state->setNext(residual, lost);
+  own.state->setNext(state, value);
 }
 
 void ErrorFeedback::apply() {

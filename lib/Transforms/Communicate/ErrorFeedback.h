@@ -34,12 +34,20 @@ public:
   /// linear in its ops.
   mlir::FailureOr<llvm::SmallVector<mlir::BlockArgument>>
   add(CollectiveOpInterface op);
+  /// More state beside `residual`, of which each rank along the axes of `op`
+  /// has its own. Fails, with an error, where the name is taken.
+  mlir::FailureOr<mlir::BlockArgument>
+  addBeside(mlir::BlockArgument residual, CollectiveOpInterface op,
+            llvm::StringRef name, llvm::ArrayRef<int64_t> shape);
   /// What was lost, in units of the gradients as they meet.
   mlir::Value getKept(mlir::OpBuilder &builder,
                       mlir::BlockArgument residual) const;
   /// The next step gets `lost`, in those units.
   void setLost(mlir::OpBuilder &builder, mlir::BlockArgument residual,
                mlir::Value lost);
+  /// The next step gets `value`, or after a step that is not taken what this
+  /// one got.
+  void setNext(mlir::BlockArgument state, mlir::Value value);
   /// Has to be called at the end.
   void apply();
 
@@ -51,7 +59,7 @@ private:
     /// Whether the step is not taken; null: it always is.
     mlir::Value isSkipped;
   };
-  const OfFunction &get(mlir::BlockArgument residual) const;
+  const OfFunction &get(mlir::BlockArgument state) const;
 
   std::string suffix;
   llvm::MapVector<mlir::Operation *, OfFunction> functions;

@@ -18,12 +18,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Communicate/GradientState.h"
+#include "Communicate/ErrorFeedback.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
+#include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
 #include "mpcomm/Transforms/Passes.h"
 
 namespace mpcomm {
@@ -89,9 +90,7 @@ public:
                                builder.getF32FloatAttr(value)));
   }
   Value shaped(Value value, ArrayRef<int64_t> shape) {
-    if (cast<RankedTensorType>(value.getType()).getShape() == shape)
-      return value;
-    return ReshapeOp::create(builder, loc, typeOf(shape), value);
+    return reshapeTo(builder, loc, value, shape);
   }
   /// Rows of length one at right angles to one another, which span what the
   /// rows of `value` do: modified Gram-Schmidt. A row that the ones before it
@@ -112,8 +111,8 @@ public:
   void runOnOperation() override;
 
 private:
-  LogicalResult compress(AllReduceOp op, BlockArgument parameter,
-                         GradientState &state);
+  LogicalResult compress(CollectiveOpInterface op, BlockArgument residual,
+                         ErrorFeedback &feedback);
 };
 
 } // namespace
@@ -165,32 +164,40 @@ Value MatrixBuilder::orSeed(Value value) {
   return plus(value, scale(shaped(wave, type.getShape()), weight));
 }
 
-LogicalResult LowRankGradients::compress(AllReduceOp op,
-                                         BlockArgument parameter,
-                                         GradientState &state) {
-  Value input = op.getInputs().front(), output = op.getOutputs().front();
-  auto type = cast<RankedTensorType>(input.getType());
-  int64_t rows = type.getDimSize(0), columns = type.getNumElements() / rows;
-  FailureOr<BlockArgument> residual =
-      state.add(parameter, "." + this->residual, type.getShape(), op.getMeshAttr(),
-                op.getAxesAttr());
-  FailureOr<BlockArgument> factor =
-      state.add(parameter, ".low_rank", {rank, columns}, op.getMeshAttr(),
-                op.getAxesAttr());
-  if (failed(residual) || failed(factor))
-    return failure();
-
+/// `op` reduces the gradient of the parameter of `residual`.
+LogicalResult LowRankGradients::compress(CollectiveOpInterface op,
+                                         BlockArgument residual,
+                                         ErrorFeedback &feedback) {
   OpBuilder builder(op);
   MatrixBuilder matrices(builder, op.getLoc());
-  auto widened = type.clone(builder.getF32Type());
-  if (input.getType() != widened)
-    input = arith::ExtFOp::create(builder, op.getLoc(), widened, input);
+  Value input = op->getOperand(0), output = op->getResult(0);
+  auto inputType = cast<RankedTensorType>(input.getType());
+  auto outputType = cast<RankedTensorType>(output.getType());
+  auto function = cast<FunctionOpInterface>(op->getParentOp());
+  ArrayRef<int64_t> shape =
+      cast<RankedTensorType>(residual.getType()).getShape();
+  int64_t rows = shape[0], columns = ShapedType::getNumElements(shape) / rows;
+  StringRef parameter =
+      mpcomm::getArgumentName(function, findParameterOf(output).getArgNumber());
+  FailureOr<BlockArgument> factor = feedback.addBeside(
+      residual, op, (parameter + ".low_rank").str(), {rank, columns});
+  if (failed(factor))
+    return failure();
+
+  input = castFloat(builder, op.getLoc(),
+                    inputType.getShape() == shape
+                        ? input
+                        : unflattenTo(builder, op.getLoc(), input, shape),
+                    builder.getF32Type());
   Value gradient =
-      matrices.shaped(matrices.plus(input, *residual), {rows, columns});
+      matrices.shaped(matrices.plus(input, feedback.getKept(builder, residual)),
+                      {rows, columns});
   auto average = [&](Value value) {
-    return AllReduceOp::create(builder, op.getLoc(), value, op.getMeshAttr(),
-                               op.getAxes(), op.getReductionAttr(), TypeAttr(),
-                               TypeAttr(), op.getChannelAttr())
+    return AllReduceOp::create(
+               builder, op.getLoc(), value, op.getMeshAttr(), op.getAxesAttr(),
+               ReductionAttr::get(builder.getContext(), Reduction::Mean),
+               TypeAttr(), TypeAttr(),
+               builder.getI64IntegerAttr(op.getChannel()))
         .getOutputs()
         .front();
   };
@@ -198,63 +205,88 @@ LogicalResult LowRankGradients::compress(AllReduceOp op,
       average(matrices.multiply(matrices.orSeed(*factor), 1, gradient, 1)));
   Value right = average(matrices.multiply(left, 1, gradient, 0));
   Value mean = matrices.multiply(left, 0, right, 0);
-  state.setNext(*residual, matrices.shaped(matrices.minus(gradient, mean),
-                                           type.getShape()));
-  state.setNext(*factor, right);
+  feedback.setLost(builder, residual,
+                   matrices.shaped(matrices.minus(gradient, mean), shape));
+  feedback.setNext(*factor, right);
 
-  mean = matrices.shaped(mean, type.getShape());
+  mean = matrices.shaped(mean, shape);
+  if (op.getCollectiveKind() == CollectiveKind::ReduceScatter)
+    mean = AllSliceOp::create(
+        builder, op.getLoc(), outputType.clone(builder.getF32Type()),
+        flattenTo(builder, op.getLoc(), mean, inputType.getNumElements()),
+        op.getMeshAttr(), op.getAxesAttr(), builder.getI64IntegerAttr(0));
   for (Operation *user : llvm::make_early_inc_range(output.getUsers()))
     if (auto widen = dyn_cast<arith::ExtFOp>(user);
         widen && widen.getType() == mean.getType())
       widen.replaceAllUsesWith(mean);
-  if (mean.getType() != output.getType())
-    mean =
-        arith::TruncFOp::create(builder, op.getLoc(), output.getType(), mean);
-  output.replaceAllUsesWith(mean);
+  output.replaceAllUsesWith(
+      castFloat(builder, op.getLoc(), mean, outputType.getElementType()));
   op.erase();
   return success();
 }
 
+/// The type of the gradient that `op` reduces to a mean, or a part of it: that
+/// of its parameter; null where it reduces none.
+static RankedTensorType getGradientType(CollectiveOpInterface op) {
+  auto function = dyn_cast<FunctionOpInterface>(op->getParentOp());
+  CollectiveKind kind = op.getCollectiveKind();
+  bool isReduction = kind == CollectiveKind::AllReduce ||
+                     kind == CollectiveKind::ReduceScatter;
+  if (!function || !isReduction ||
+      op.getCollectiveReduction() != Reduction::Mean ||
+      op->getNumOperands() != 1)
+    return {};
+  auto type = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  if (!type || !isa<FloatType>(type.getElementType()))
+    return {};
+  BlockArgument parameter = findParameterOf(op->getResult(0));
+  return parameter ? dyn_cast<RankedTensorType>(getGlobalArgumentType(
+                         function, parameter.getArgNumber()))
+                   : RankedTensorType();
+}
+
 void LowRankGradients::runOnOperation() {
-  func::FuncOp step = getTrainStep(getOperation());
-  if (!step)
-    return signalPassFailure();
+  ModuleOp module = getOperation();
   if (rank < 1 || rank > 64) {
-    step.emitOpError() << "expected a rank from 1 to 64, got " << int64_t(rank);
+    module.emitError() << "expected a rank from 1 to 64, got " << int64_t(rank);
     return signalPassFailure();
   }
-  GradientState state(step);
-  int64_t whole = 0, sent = 0, matrices = 0, others = 0;
-  for (auto op : llvm::make_early_inc_range(
-           step.getFunctionBody().front().getOps<AllReduceOp>())) {
-    if (op.getReduction() != Reduction::Mean || op.getInputs().size() != 1)
+  SmallVector<CollectiveOpInterface> ops;
+  module.walk([&](CollectiveOpInterface op) { ops.push_back(op); });
+  ErrorFeedback feedback("." + residual);
+  struct Counts {
+    int64_t whole = 0, sent = 0, matrices = 0, others = 0;
+  };
+  llvm::MapVector<FunctionOpInterface, Counts> counts;
+  for (CollectiveOpInterface op : ops) {
+    RankedTensorType type = getGradientType(op);
+    if (!type)
       continue;
-    auto type = dyn_cast<RankedTensorType>(op.getInputs().front().getType());
-    if (!type || !isa<FloatType>(type.getElementType()))
-      continue;
-    BlockArgument parameter = findParameterOf(op.getOutputs().front());
-    if (!parameter)
-      continue;
+    Counts &count = counts[cast<FunctionOpInterface>(op->getParentOp())];
     int64_t elements = type.getNumElements();
-    whole += elements;
+    count.whole += elements;
     int64_t rows = type.getRank() > 1 ? type.getDimSize(0) : 0;
     int64_t thin = rows ? rank * (rows + elements / rows) : elements;
-    if (rows == 0 || static_cast<double>(thin) * leastFactor >
-                         static_cast<double>(elements)) {
-      sent += elements;
-      ++others;
-      continue;
+    BlockArgument residual;
+    if (rows && static_cast<double>(thin) * leastFactor <=
+                    static_cast<double>(elements)) {
+      FailureOr<SmallVector<BlockArgument>> added = feedback.add(op);
+      if (failed(added))
+        return signalPassFailure();
+      residual = added->front();
     }
-    sent += thin;
-    ++matrices;
-    if (failed(compress(op, parameter, state)))
+    count.sent += residual ? thin : elements;
+    ++(residual ? count.matrices : count.others);
+    if (residual && failed(compress(op, residual, feedback)))
       return signalPassFailure();
   }
-  state.apply();
-  remark::analysis(step.getLoc(), remark::RemarkOpts::name("LowRank")
-                                      .category(DEBUG_TYPE)
-                                      .function(step.getName()))
-      << remark::metric("matrices", matrices)
-      << remark::metric("others", others) << remark::metric("elements", whole)
-      << remark::metric("sent", sent);
+  feedback.apply();
+  for (auto &[function, count] : counts)
+    remark::analysis(function.getLoc(), remark::RemarkOpts::name("LowRank")
+                                            .category(DEBUG_TYPE)
+                                            .function(function.getName()))
+        << remark::metric("matrices", count.matrices)
+        << remark::metric("others", count.others)
+        << remark::metric("elements", count.whole)
+        << remark::metric("sent", count.sent);
 }

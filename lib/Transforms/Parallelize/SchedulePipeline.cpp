@@ -181,10 +181,10 @@ countFixedBytes(const StageFunctions &stageFunctions,
     std::optional<Role> role = getArgumentRole(step, argument.getArgNumber());
     if (role && isStateRole(*role))
       add(stageFunctions.getHolders(argument),
-          countBytes(argument.getType()) + optimizer.lookup(argument));
+          countHeldBytes(step, argument) + optimizer.lookup(argument));
   }
   for (auto [i, sum] : llvm::enumerate(micro.sums))
-    add(stageFunctions.getContributors(i), countBytes(sum.getTotalType()));
+    add(stageFunctions.getContributors(i), countHeldBytes(step, sum));
   constexpr int64_t buffers = 2;
   for (int edge = 0; edge + 1 < stageFunctions.getNumStages(); ++edge)
     for (bool isBackward : {false, true})

@@ -7,10 +7,39 @@
 //===----------------------------------------------------------------------===//
 
 #include "Parallelize/StageProblem.h"
+#include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace mpcomm;
+
+/// Bytes that a rank holds of a value of type `whole`; of all if `sharding` is null.
+static int64_t countPart(func::FuncOp step, Type whole,
+                         ShardingAttr sharding) {
+  auto mesh = sharding ? SymbolTable::lookupNearestSymbolFrom<MeshOp>(
+                             step, sharding.getMesh())
+                       : MeshOp();
+  if (auto tensor = dyn_cast<RankedTensorType>(whole); tensor && mesh) {
+    std::string reason;
+    FailureOr<RankedTensorType> held =
+        getLocalType(sharding, tensor, mesh, reason);
+    if (succeeded(held))
+      whole = *held;
+  }
+  return mpcomm::detail::countBytes(whole);
+}
+
+int64_t mpcomm::countHeldBytes(func::FuncOp step, BlockArgument argument) {
+  unsigned index = argument.getArgNumber();
+  bool isHeld = step.getArgAttr(index, kGlobalTypeAttr) != nullptr;
+  return countPart(step, argument.getType(),
+                          isHeld ? ShardingAttr()
+                                 : getArgumentSharding(step, index));
+}
+
+int64_t mpcomm::countHeldBytes(func::FuncOp step, const MicroBatchSum &sum) {
+  return countPart(step, sum.getTotalType(), sum.getSharding());
+}
 
 llvm::DenseMap<BlockArgument, int64_t>
 mpcomm::countOptimizerBytes(func::FuncOp step) {
@@ -28,7 +57,7 @@ mpcomm::countOptimizerBytes(func::FuncOp step) {
       if (role == Role::Parameter && !parameter)
         parameter = argument;
       else if (role == Role::OptimizerState)
-        state += mpcomm::detail::countBytes(argument.getType());
+        state += countHeldBytes(step, argument);
     }
     if (parameter)
       bytes[parameter] += state;
@@ -139,7 +168,7 @@ void ProblemBuilder::addParameters() {
   llvm::DenseMap<Value, int64_t> sums;
   for (auto [i, sum] : llvm::enumerate(graph.getMicroBatch().sums))
     if (BlockArgument parameter = graph.getParameter(i))
-      sums[parameter] += mpcomm::detail::countBytes(sum.getTotalType());
+      sums[parameter] += countHeldBytes(function, sum);
   // A copy is where its parameter is.
   llvm::MapVector<BlockArgument, StagePartitionProblem::Parameter> parameters;
   for (BlockArgument argument : function.getArguments()) {
@@ -147,7 +176,7 @@ void ProblemBuilder::addParameters() {
     if (!original)
       continue;
     StagePartitionProblem::Parameter &parameter = parameters[original];
-    parameter.bytes += mpcomm::detail::countBytes(argument.getType()) +
+    parameter.bytes += countHeldBytes(function, argument) +
                        state.lookup(argument) + sums.lookup(argument);
     auto found = readers.find(argument);
     if (found == readers.end())

@@ -35,6 +35,11 @@ StagePartitionProblem buildStageProblem(const StageGraph &graph,
 bool mergeRuns(StagePartitionProblem &problem, const std::vector<bool> &marked,
                std::vector<int> &first);
 
+/// Bytes that a rank holds of an argument of `step`, which may be split, and of
+/// what is added up over micro-batches.
+int64_t countHeldBytes(mlir::func::FuncOp step, mlir::BlockArgument argument);
+int64_t countHeldBytes(mlir::func::FuncOp step, const MicroBatchSum &sum);
+
 /// Bytes of what an update of parameter `p` has beside it: the state that the
 /// optimizer keeps. By parameter.
 llvm::DenseMap<mlir::BlockArgument, int64_t>

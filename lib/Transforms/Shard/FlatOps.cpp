@@ -49,12 +49,36 @@ static std::optional<ShardingFactor> findRows(Operation *op, int64_t ranks) {
 
 ShardingFactor mpcomm::getRows(Operation *op) { return *findRows(op, 1); }
 
+std::optional<Reduction> mpcomm::findExtremum(Operation *op, int64_t ranks) {
+  if (op->getNumOperands() != 1 || op->getNumResults() != 1 ||
+      op->getNumRegions() != 0 || !isMemoryEffectFree(op) ||
+      !getShape(op->getResult(0)).empty())
+    return std::nullopt;
+  // What a part is filled up with would count.
+  ArrayRef<int64_t> shape = getShape(op->getOperand(0));
+  if (shape.empty() || ShapedType::getNumElements(shape) % ranks != 0)
+    return std::nullopt;
+  std::optional<ShardingRule> rule = getShardingRule(op);
+  std::optional<Reduction> found;
+  for (int64_t dim = 0; dim < static_cast<int64_t>(shape.size()); ++dim) {
+    const ShardingFactor *factor = rule ? rule->findOfOperand(0, dim) : nullptr;
+    bool isExtremum = factor && (factor->reduction == Reduction::Max ||
+                                 factor->reduction == Reduction::Min);
+    if (!isExtremum || (found && found != factor->reduction))
+      return std::nullopt;
+    found = factor->reduction;
+  }
+  return found;
+}
+
 FlatKind mpcomm::getFlatKind(Operation *op, int64_t ranks) {
   if (isa<UnscaleOp, SquaredNormOp, ClipByGlobalNormOp>(op))
     return FlatKind::PerGradient;
   if (op->getNumResults() == 0 ||
       !isa<RankedTensorType>(op->getResult(0).getType()))
     return FlatKind::None;
+  if (findExtremum(op, ranks))
+    return FlatKind::Extremum;
   if (isa<GradientOp>(op))
     return FlatKind::Elementwise;
   if (auto optimizer = dyn_cast<OptimizerOpInterface>(op))
@@ -97,6 +121,8 @@ bool mpcomm::isSplitIn(Operation *op, Value value, int64_t ranks) {
     return llvm::any_of(getGradients(op), [&](OpOperand *gradient) {
       return gradient->get() == value || findHandedOn(*gradient) == value;
     });
+  case FlatKind::Extremum:
+    return value == op->getOperand(0);
   case FlatKind::None:
     return false;
   }

@@ -19,6 +19,7 @@ enum class FlatKind {
   Elementwise, ///< all of its tensors of one shape, and scalars beside them
   Rows,        ///< blocks of rows, which are parts in another shape
   PerGradient, ///< each gradient for itself, and something of all of them
+  Extremum,    ///< the largest or smallest element: that of a part comes first
 };
 
 /// Over so many ranks.
@@ -31,6 +32,9 @@ bool isSplitIn(mlir::Operation *op, mlir::Value value, int64_t ranks);
 
 /// The rows of an update of kind Rows.
 ShardingFactor getRows(mlir::Operation *op);
+
+/// Of an op of kind Extremum, which it is of all elements of its operand.
+std::optional<Reduction> findExtremum(mlir::Operation *op, int64_t ranks);
 
 /// Whether all elements of `value`, a tensor, are equal wherever it is cut.
 bool isUniform(mlir::Value value);

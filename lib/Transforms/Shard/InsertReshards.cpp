@@ -11,11 +11,13 @@
 // own, so that the whole need not be kept in between. What only moves or
 // converts the whole is done twice, too; else its result would be kept instead.
 // One reshard serves both passes where nothing that is gathered is used between
-// the last use of the one and the first of the other.
+// the last use of the one and the first of the other. What is widened is
+// gathered before it is.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Shard/Parts.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mpcomm/Analysis/StepSignature.h"
@@ -51,6 +53,7 @@ private:
     return parts.contains(use.get()) && !updated.contains(use.get()) &&
            !parts.isReadBy(use);
   }
+  Value getNarrow(Value part) const;
   Value getFor(Value value, bool isForward, Operation *user);
   void insertGathers(int64_t keepBytes);
   void insertScatters();
@@ -111,6 +114,15 @@ static bool isCheap(Operation *op) {
          (cost && cost.getFlops() == 0);
 }
 
+/// What takes fewest bytes to gather, of which `part` is made by casts alone.
+Value ReshardInserter::getNarrow(Value part) const {
+  for (auto cast = part.getDefiningOp<arith::ExtFOp>();
+       cast && parts.contains(cast.getIn());
+       cast = part.getDefiningOp<arith::ExtFOp>())
+    part = cast.getIn();
+  return part;
+}
+
 /// Parts that an update makes are left to mpcomm-localize.
 void ReshardInserter::findGathered() {
   llvm::DenseSet<Value> varying;
@@ -130,7 +142,7 @@ void ReshardInserter::findGathered() {
       if (auto found = gathered.find(value); found != gathered.end())
         read.insert_range(found->second);
       else if (needsWhole(use))
-        read.insert(value);
+        read.insert(getNarrow(value));
     });
     if (isUpdate)
       updated.insert_range(op.getResults());
@@ -160,7 +172,7 @@ void ReshardInserter::findKept(int64_t keepBytes) {
       if (auto found = gathered.find(use.get()); found != gathered.end())
         read.insert_range(found->second);
       else if (needsWhole(use))
-        read.insert(use.get());
+        read.insert(getNarrow(use.get()));
     });
     for (Value part : read) {
       Uses &uses = usesOf[part];
@@ -198,15 +210,22 @@ Value ReshardInserter::getFor(Value value, bool isForward, Operation *user) {
   bool isPart = found == gathered.end();
   if (isPart && !parts.contains(value))
     return value;
+  Value narrow = isPart ? getNarrow(value) : Value();
   bool isAgain = !isForward &&
-                 !llvm::all_of(isPart ? ArrayRef<Value>(value)
+                 !llvm::all_of(isPart ? ArrayRef<Value>(narrow)
                                       : ArrayRef<Value>(found->second),
                                [&](Value part) { return kept.contains(part); });
   if (Value known = made[isAgain].lookup(value))
     return known;
   builder.setInsertionPoint(user);
   Value result;
-  if (isPart) {
+  if (isPart && narrow != value) {
+    auto widen = value.getDefiningOp<arith::ExtFOp>();
+    Value whole = getFor(widen.getIn(), isForward, user);
+    builder.setInsertionPoint(user);
+    result = arith::ExtFOp::create(builder, value.getLoc(), value.getType(),
+                                   whole, widen.getFastmathAttr());
+  } else if (isPart) {
     auto reshard = ReshardOp::create(
         builder, value.getLoc(), value,
         ShardingAttr::get(builder.getContext(), flat.sharding.getMesh(),

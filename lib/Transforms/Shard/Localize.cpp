@@ -59,6 +59,7 @@ private:
   void emitCall(CallOpInterface op);
   void emitAlone(Operation *op);
   void emitPerGradient(Operation *op);
+  void emitExtremum(Operation *op);
   void emitNorm(ClipByGlobalNormOp op, ArrayRef<Value> gradients);
   Value sumOfSquares(Location loc, ArrayRef<Value> gradients,
                      ArrayRef<bool> areParts);
@@ -92,18 +93,8 @@ RankedTensorType Localizer::typeOfPart(Value whole) const {
 
 /// In row-major order, with zeros behind, to a multiple of the ranks.
 Value Localizer::flatten(Value whole) {
-  Location loc = whole.getLoc();
-  auto type = cast<RankedTensorType>(whole.getType());
-  int64_t elements = type.getNumElements();
-  Value flat = reshapeTo(builder, loc, whole, {elements});
-  int64_t padding = typeOfPart(whole).getNumElements() * ranks - elements;
-  if (padding == 0)
-    return flat;
-  auto scalar = RankedTensorType::get({}, type.getElementType());
-  Value zero = arith::ConstantOp::create(
-      builder, loc, cast<TypedAttr>(builder.getZeroAttr(scalar)));
-  return PadOp::create(builder, loc, flat, zero, ArrayRef<int64_t>{0},
-                       ArrayRef<int64_t>{padding}, ArrayRef<int64_t>{0});
+  return flattenTo(builder, whole.getLoc(), whole,
+                   typeOfPart(whole).getNumElements() * ranks);
 }
 
 Value Localizer::getPart(Value whole) {
@@ -157,14 +148,7 @@ Value Localizer::gather(Value part, Value whole, DictionaryAttr attrs) {
   if (attrs)
     op->setDiscardableAttrs(attrs);
   ++gathers;
-  Value value = op->getResult(0);
-  if (padded != type.getNumElements())
-    value = SliceOp::create(
-        builder, loc,
-        RankedTensorType::get({type.getNumElements()}, type.getElementType()),
-        value, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{type.getNumElements()},
-        ArrayRef<int64_t>{1});
-  return reshapeTo(builder, loc, value, type.getShape());
+  return unflattenTo(builder, loc, op->getResult(0), type.getShape());
 }
 
 /// Of a value that is there in parts.
@@ -422,6 +406,20 @@ void Localizer::emitPerGradient(Operation *op) {
   wholes[clip.getNorm()] = made.getNorm();
 }
 
+/// Of the elements of a part, and then of the ranks. The op takes the part in a
+/// shape of as many dimensions.
+void Localizer::emitExtremum(Operation *op) {
+  Value whole = op->getOperand(0), part = getPart(whole);
+  builder.setInsertionPoint(op);
+  SmallVector<int64_t> shape(cast<RankedTensorType>(whole.getType()).getRank(),
+                             1);
+  shape[0] = typeOfPart(whole).getNumElements();
+  IRMapping mapping;
+  mapping.map(whole, reshapeTo(builder, op->getLoc(), part, shape));
+  Value own = builder.clone(*op, mapping)->getResult(0);
+  wholes[op->getResult(0)] = reduceOverRanks(own, *findExtremum(op, ranks));
+}
+
 /// Everything else reads wholes; the function has the types of parts.
 void Localizer::finish() {
   Operation *exit = body.getTerminator();
@@ -483,6 +481,8 @@ void Localizer::run() {
       emitCall(call);
     else if (getFlatKind(op, ranks) == FlatKind::PerGradient)
       emitPerGradient(op);
+    else if (getFlatKind(op, ranks) == FlatKind::Extremum)
+      emitExtremum(op);
     else
       emitAlone(op);
   }

@@ -156,6 +156,9 @@ void Parts::markForward(Operation &op) {
           return isSplittable(&op, operand);
         }))
       markResults(&op);
+  } else if (kind == FlatKind::Extremum) {
+    if (contains(op.getOperand(0)))
+      ops.insert(&op);
   } else if (kind == FlatKind::PerGradient) {
     for (OpOperand *gradient : getGradients(&op))
       if (contains(gradient->get())) {

@@ -124,7 +124,7 @@ def train(name, mesh, optimizer, steps, *options, start=True):
     return read_losses(path("log"))
 
 
-def compare(case, wanted, found):
+def compare(case, wanted, found, exact):
     if len(wanted) != len(found):
         sys.exit("%s: %d losses, expected %d" % (case, len(found), len(wanted)))
     worst = max(abs(a - b) / max(abs(a), 1e-9) for a, b in zip(wanted, found))
@@ -132,31 +132,14 @@ def compare(case, wanted, found):
     # 64 of the terms on the way and of what follows. That turns a rounding to fewer bits to the
     # other side here and there: in each step the loss moves by less than if all values did so.
     unit = 64 * 2.0**-24 if "f32" in case else 2.0**-4 if "fp8" in case else 2.0**-8
-    bound = STEPS * unit
+    bound = 0 if exact else STEPS * unit
     if not worst <= bound:
         sys.exit("%s: off by %.3g, bound %.3g\n%s\n%s" % (case, worst, bound, wanted, found))
     return worst
 
 
-def check_weights(name, one, other, unit):
-    """A shard of a tensor has its ends, which are not computed in lanes, elsewhere. There products are
-    fused with sums in another order: an element is off by some roundings of f32, and where that turns
-    one to fewer bits to the other side, by as much of what steps have moved it, of which 0.1 is the largest rate."""
-    if one.keys() != other.keys():
-        sys.exit("%s: other weights" % name)
-    for key, (dtype, shape, values) in one.items():
-        found = other[key][2]
-        if other[key][:2] != (dtype, shape) or len(found) != len(values):
-            sys.exit("%s: %s is %s, expected %s" % (name, key, other[key][:2], (dtype, shape)))
-        apart = [abs(a - b) for a, b in zip(values, found)]
-        bounds = [8 * STEPS * 2.0**-24 * abs(a) + STEPS * 0.1 * unit for a in values]
-        differ = sum(a != b for a, b in zip(values, found))
-        if not all(a <= b for a, b in zip(apart, bounds)) or differ > max(2, len(values) // 16):
-            sys.exit("%s: other weights: %s, %d of %d, by at most %.2g" % (name, key, differ, len(values), max(apart)))
-
-
-def equal(case, compares_weights=True):
-    """Whether each level trains as none does; with `compares_weights` weight by weight where nothing is
+def equal(case, exact_where_equal=True):
+    """Whether each level trains as none does; with `exact_where_equal` bit for bit where nothing is
     rounded at another place."""
     mesh, precision, micro, optimizer, clip, zeros = case
     common = [PRECISIONS[precision], "micro-batches=%d" % micro] + (["clip-norm=0.5"] if clip else [])
@@ -168,12 +151,14 @@ def equal(case, compares_weights=True):
             continue
         # Where gradients are added up, they are rounded at other places of a kernel; so are weights that are
         # gathered before they are encoded in 8 bits.
-        compares = compares_weights and not clip and micro == 1 and not (zero == 3 and precision == "fp8")
+        exact = exact_where_equal and not clip and micro == 1 and not (zero == 3 and precision == "fp8")
         name = "zero=%d %s" % (zero, case[:-1])
-        worst = compare(name, wanted, losses)
-        if compares:
+        worst = compare(name, wanted, losses, exact=exact)
+        if exact:
             one, other = (read_typed(path("w%d" % number))[0] for number in (0, zero))
-            check_weights(name, one, other, 0 if precision == "f32" else 2.0**-8)
+            if one != other:
+                names = [name for name in one if one[name] != other.get(name)]
+                sys.exit("%s: other weights: %s" % (name, names))
         print("%s: off by %.2g" % (name, worst))
 
 
@@ -184,7 +169,7 @@ def beside_one_rank(zero, mesh, micro, optimizer):
     build("step.so", mesh, optimizer, "micro-batches=%d" % micro, "zero=%d" % zero)
     found = train("step.so", mesh, optimizer, STEPS)
     name = "f32 zero=%d on %s beside one rank" % (zero, mesh)
-    print("%s: off by %.2g" % (name, compare(name, wanted, found)))
+    print("%s: off by %.2g" % (name, compare(name, wanted, found, exact=False)))
 
 
 def resume(first, second):
@@ -200,7 +185,7 @@ def resume(first, second):
     found = train("b.so", other, "adamw", STEPS, "--resume", checkpoint, start=False)
     found = found[-(STEPS - STEPS // 2):]
     # Sums over ranks and micro-batches are in another order.
-    compare("f32 %s zero=%d to %s zero=%d" % (*first, *second), wanted[STEPS // 2:], found)
+    compare("f32 %s zero=%d to %s zero=%d" % (*first, *second), wanted[STEPS // 2:], found, exact=False)
     print("resumed %s zero=%d on %s zero=%d" % (*first, *second))
 
 
@@ -224,7 +209,7 @@ def try_model(name, count):
         import_with(file, optimizer, *words, *more, *[word for option in options for word in ("-O", option)])
     for case in all_cases(BY_NAME, count):
         print(name, end=" ")
-        equal((*case, (1, 2, 3)), compares_weights=False)
+        equal((*case, (1, 2, 3)), exact_where_equal=False)
     for zero, mesh, micro in (1, "dp:4", 1), (2, "dp:2", 2), (3, "pp:2,dp:2", 2):
         beside_one_rank(zero, mesh, micro, "adamw")
 

@@ -12,6 +12,10 @@
 // RUN: mpcomm-opt %s --mpcomm-combine-collectives="cluster=%S/Inputs/one-level.json memory-bytes=8192" | FileCheck %s --check-prefix=TWO
 // A byte less, and it is one.
 // RUN: mpcomm-opt %s --mpcomm-combine-collectives="cluster=%S/Inputs/one-level.json memory-bytes=8191" | FileCheck %s --check-prefix=ONE
+// The function has six tensors at its end, 24576 bytes: what is left of the bound is for a bucket.
+// RUN: mpcomm-opt %s --mpcomm-combine-collectives="cluster=%S/Inputs/one-level.json peak-bytes=36864" | FileCheck %s --check-prefix=FREE
+// RUN: mpcomm-opt %s --mpcomm-combine-collectives="cluster=%S/Inputs/one-level.json peak-bytes=32768" | FileCheck %s --check-prefix=TWO
+// RUN: mpcomm-opt %s --mpcomm-combine-collectives="cluster=%S/Inputs/one-level.json peak-bytes=32767" | FileCheck %s --check-prefix=ONE
 // Less than a gradient no plan keeps: nothing is merged, and it is told.
 // RUN: mpcomm-opt %s --mpcomm-combine-collectives="cluster=%S/Inputs/one-level.json memory-bytes=4095" \
 // RUN:   --remarks-filter="mpcomm.*" --remark-format=emitRemark 2>%t | FileCheck %s --check-prefix=ONE

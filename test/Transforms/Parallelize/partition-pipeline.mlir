@@ -7,6 +7,13 @@
 // RUN: mpcomm-opt %s --mpcomm-insert-casts=policy=bf16 --mpcomm-partition-pipeline="stages=4 micro-batches=4" -o /dev/null \
 // RUN:   --remarks-filter=mpcomm-partition-pipeline --remark-policy=all 2>&1 | FileCheck %s --check-prefix=BYTES
 
+// RUN: mpcomm-opt %s --mpcomm-insert-casts=policy=bf16 --mpcomm-data-parallel=size=2 --mpcomm-assign-shardings=zero=1 --mpcomm-insert-reshards \
+// RUN:   --mpcomm-partition-pipeline="stages=4 micro-batches=4" -o /dev/null \
+// RUN:   --remarks-filter=mpcomm-partition-pipeline --remark-policy=all 2>&1 | FileCheck %s --check-prefix=ZERO1
+// RUN: mpcomm-opt %s --mpcomm-insert-casts=policy=bf16 --mpcomm-data-parallel=size=2 --mpcomm-assign-shardings=zero=3 --mpcomm-insert-reshards=gradients \
+// RUN:   --mpcomm-partition-pipeline="stages=4 micro-batches=4" -o /dev/null \
+// RUN:   --remarks-filter=mpcomm-partition-pipeline --remark-policy=all 2>&1 | FileCheck %s --check-prefix=ZERO3
+
 // CHECK: dot_general {{.*}} {mpcomm.stage = 0 : i64} : (tensor<64x128xbf16>, tensor<128x128xbf16>)
 // CHECK: dot_general {{.*}} {mpcomm.stage = 1 : i64} : (tensor<64x128xbf16>, tensor<128x128xbf16>)
 // CHECK: dot_general {{.*}} {mpcomm.stage = 2 : i64} : (tensor<64x128xbf16>, tensor<128x128xbf16>)
@@ -17,6 +24,9 @@
 
 // 65536 bytes of a weight, as many of the sum of its gradients, 32768 of its copy.
 // BYTES-COUNT-4: parameterBytes=163840,
+// Of two ranks, each has half of the weight; then half of all three.
+// ZERO1-COUNT-4: parameterBytes=131072,
+// ZERO3-COUNT-4: parameterBytes=81920,
 
 func.func @train_step(
     %w0: tensor<128x128xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w0", mpcomm.donated = 1 : i64},

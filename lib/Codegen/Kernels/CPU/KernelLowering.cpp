@@ -21,14 +21,26 @@ using namespace mlir;
 
 namespace mpcomm {
 
-void addKernelLoweringPipeline(OpPassManager &passes, bool hasBFloat) {
+KernelTarget KernelTarget::ofFeatures(StringRef features) {
+  KernelTarget target;
+  for (StringRef feature : llvm::split(features, ',')) {
+    target.roundsToBFloat |= feature == "+avx512bf16";
+    target.fusesMultiplyAdd |= feature == "+fma";
+  }
+  return target;
+}
+
+void addKernelLoweringPipeline(OpPassManager &passes,
+                               const KernelTarget &target) {
   OpPassManager &functions = passes.nest<func::FuncOp>();
   // Index arithmetic of the generator is full of zeros and ones.
   functions.addPass(createCanonicalizerPass());
   functions.addPass(createCSEPass());
   // Broadcasts and arithmetic on row scalars out of the loops over columns.
   functions.addPass(createLoopInvariantCodeMotionPass());
-  functions.addPass(createExpandMathPass({hasBFloat}));
+  functions.addPass(createExpandMathPass({target.roundsToBFloat}));
+  if (target.fusesMultiplyAdd)
+    functions.addPass(createFuseMultiplyAddsPass());
   // Expansions repeat constants; row scalars' expansions move out of loops.
   functions.addPass(createCSEPass());
   functions.addPass(createLoopInvariantCodeMotionPass());
@@ -55,8 +67,7 @@ void registerKernelLoweringPipeline() {
   PassPipelineRegistration<>("mpcomm-kernels-to-llvm",
                              "Lowers generated kernels to the LLVM dialect",
                              [](OpPassManager &passes) {
-                               addKernelLoweringPipeline(passes,
-                                                         /*hasBFloat=*/false);
+                               addKernelLoweringPipeline(passes, {});
                              });
   PassPipelineRegistration<>("mpcomm-gpu-kernels-to-nvvm",
                              "Lowers generated kernels of a GPU to NVVM",

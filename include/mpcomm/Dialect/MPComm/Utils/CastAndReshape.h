@@ -65,6 +65,38 @@ inline mlir::Value reshapeTo(mlir::OpBuilder &builder, mlir::Location loc,
   return ReshapeOp::create(builder, loc, type, value);
 }
 
+/// The elements of `value`, a ranked tensor, in row-major order, with zeros
+/// behind, `count` in all.
+inline mlir::Value flattenTo(mlir::OpBuilder &builder, mlir::Location loc,
+                             mlir::Value value, int64_t count) {
+  auto type = mlir::cast<mlir::RankedTensorType>(value.getType());
+  int64_t elements = type.getNumElements();
+  mlir::Value flat = reshapeTo(builder, loc, value, {elements});
+  if (count == elements)
+    return flat;
+  auto scalar = mlir::RankedTensorType::get({}, type.getElementType());
+  mlir::Value zero = mlir::arith::ConstantOp::create(
+      builder, loc,
+      mlir::cast<mlir::TypedAttr>(builder.getZeroAttr(scalar)));
+  return PadOp::create(builder, loc, flat, zero, llvm::ArrayRef<int64_t>(0),
+                       llvm::ArrayRef<int64_t>(count - elements),
+                       llvm::ArrayRef<int64_t>(0));
+}
+
+/// The first elements of `flat`, of one dimension, as a tensor of `shape`.
+inline mlir::Value unflattenTo(mlir::OpBuilder &builder, mlir::Location loc,
+                               mlir::Value flat,
+                               llvm::ArrayRef<int64_t> shape) {
+  auto type = mlir::cast<mlir::RankedTensorType>(flat.getType());
+  int64_t elements = mlir::ShapedType::getNumElements(shape);
+  if (type.getNumElements() != elements)
+    flat = SliceOp::create(builder, loc, type.clone({elements}), flat,
+                           llvm::ArrayRef<int64_t>(0),
+                           llvm::ArrayRef<int64_t>(elements),
+                           llvm::ArrayRef<int64_t>(1));
+  return reshapeTo(builder, loc, flat, shape);
+}
+
 } // namespace mpcomm
 
 #endif // MPCOMM_DIALECT_MPCOMM_UTILS_CASTANDRESHAPE_H

@@ -122,7 +122,7 @@ private:
     void *arena = nullptr;
     uint64_t arenaBytes = 0;
     /// Of a plan that was made while the job ran.
-    std::string planName;
+    std::string planName = {};
     /// After which step all that it holds here had the values of the job.
     uint64_t freshAt = 0;
   };

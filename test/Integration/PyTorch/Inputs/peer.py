@@ -51,6 +51,7 @@ class Way:
     autocast: bool = False  # forward pass under autocast, in bf16
     native: bool = False    # convolutions by PyTorch's own code, not by oneDNN
     compiled: bool = False  # by torch.compile
+    moved: int = 0          # with this seed: parameters moved by at most a unit in the last place
     shuffle: bool = True    # samples as mpcomm-run takes them without --no-shuffle
 
     @property
@@ -60,7 +61,8 @@ class Way:
             "reversed batch" if self.reverse else \
             f"{self.slices} slices" if self.slices > 1 else "one process"
         return label + (", autocast" if self.autocast else "") + \
-            (", native" if self.native else "") + (", compiled" if self.compiled else "")
+            (", native" if self.native else "") + (", compiled" if self.compiled else "") + \
+            (f", moved {self.moved}" if self.moved else "")
 
 
 def distributed(workload):
@@ -77,6 +79,15 @@ def distributed(workload):
                                    gradient_as_bucket_view=True)
 
 
+def move(net, seed):
+    """Each element of the parameters by -1, 0 or 1 unit in the last place."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in net.parameters():
+            where = torch.randint(-1, 2, p.shape, generator=generator)
+            p.copy_(torch.where(where == 0, p, torch.nextafter(p, where * torch.inf)))
+
+
 def run_rank(model, options, size, steps, way, rank):
     """{"losses", "ms", "peak"} of a rank: the losses of the global batch, milliseconds
     of each step, bytes of memory."""
@@ -86,6 +97,8 @@ def run_rank(model, options, size, steps, way, rank):
     if way.double:
         checks.in_double(workload)
     data, net = workload.dataset, workload.model.train()
+    if way.moved:
+        move(net, way.moved)
     if way.ranks > 1:
         torch.distributed.init_process_group("gloo")
         net = distributed(workload)

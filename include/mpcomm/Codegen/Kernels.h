@@ -47,7 +47,7 @@ struct KernelTarget {
   bool roundsToBFloat = false;
   bool fusesMultiplyAdd = false;
 
-  /// Of the features of an LLVM target, as in "+avx2,+fma".
+  /// Of the features of an x86 processor as LLVM has them, "+avx2,+fma".
   static KernelTarget ofFeatures(llvm::StringRef features);
 };
 

@@ -280,7 +280,8 @@ def FuseMultiplyAddsPass : Pass<"mpcomm-fuse-multiply-adds"> {
 
     Guarantees: linear in the number of ops.
 
-    Numerics: lossless: a product and a sum are rounded once instead of twice.
+    Numerics: reassociating: a product and a sum are rounded once instead of
+    twice. A difference of a product and itself stays zero.
 
     Example:
     ```mlir

@@ -287,8 +287,8 @@ struct CompileOptions : public CheckedOptions {
       llvm::cl::init(true)};
   Option<int64_t> memoryBytes{
       *this, "memory-bytes",
-      llvm::cl::desc("Limit on live bytes of the ordered step, and on the "
-                     "memory of pipeline stages; 0: no limit"),
+      llvm::cl::desc("Limit on live bytes of the ordered step, buckets among "
+                     "them, and on the memory of pipeline stages; 0: no limit"),
       llvm::cl::init(0)};
   Option<Numerics> numerics{
       *this, "numerics",

@@ -264,6 +264,8 @@ def CombineCollectivesPass
     bounds for all buckets in any order, and in this one; orders tried). A
     bucket that `max-bucket-bytes` or `peak-bytes` kept from including the next
     tensor gets `mpcomm.user_cap`, for `mpcomm-explain-communication`.
+    Analysis remarks `BucketMemory`, with `peak-bytes`: bytes of the function
+    without buckets at its peak, the limit, and what is left for a bucket.
   }];
   let options = [
     Option<"policy", "policy", "::mpcomm::BucketPolicy",
@@ -608,8 +610,9 @@ def LowRankGradientsPass
     are complete where they meet.
 
     Guarantees: changes the mean all_reduces and reduce_scatters of gradients
-    that are made `least-factor` times as small at least. The order of all else
-    stays. Linear in the number of ops.
+    on the wire that are made `least-factor` times as small at least: of a
+    reduce_scatter, the thin ones count twice. The order of all else stays.
+    Linear in the number of ops.
 
     Numerics: lossy; what is lost of a gradient is added to the next.
 

@@ -68,7 +68,8 @@ def InsertReshardsPass : Pass<"mpcomm-insert-reshards", "::mlir::ModuleOp"> {
     for the forward pass (what results that are no state depend on), and with
     `mpcomm.gathered_again` once more for the rest of the step, so that the
     whole is not kept in between. Cheap ops of nothing but gathered values
-    (movement, casts) are done for each. One reshard serves both where no op
+    (movement, casts) are done for each, and what is widened is gathered before
+    it is. One reshard serves both where no op
     between them reads another gathered tensor, as of the last layer, and for as
     many of those whose last use in the forward pass comes latest as take
     `keep-bytes` together: they save a gather, and are kept for the shortest
@@ -122,7 +123,8 @@ def LocalizePass : Pass<"mpcomm-localize", "::mlir::ModuleOp"> {
     that nothing else reads becomes a `mpcomm.reduce_scatter`, other values an
     `mpcomm.all_slice`. What is needed whole, such as a new parameter, is put
     together by an `mpcomm.all_gather`. A norm over gradients is the root of
-    sums of squares over all ranks, and a flag the greatest of theirs.
+    sums of squares over all ranks, and a flag the greatest of theirs. So is a
+    largest or smallest element, where ranks divide the elements.
 
     Assumes: Form 3, with shardings of `mpcomm-assign-shardings` or written by
     hand: `flat` over whole axes; and reshards of `mpcomm-insert-reshards`.

@@ -125,7 +125,7 @@ void BlockCombiner::planRun(MutableArrayRef<BucketCandidate> candidates) {
 /// in `buckets`.
 void BlockCombiner::markCapped(const ChosenPlan &chosen, bool isGather) {
   const BucketingPlan &plan = chosen.plan;
-  if (options.limits.capBytes == BucketingProblem::unlimited)
+  if (options.limits.getCap() == BucketingProblem::unlimited)
     return;
   llvm::DenseMap<std::pair<int, int>, size_t> open;
   size_t first = buckets.size() - plan.buckets.size();
@@ -137,7 +137,7 @@ void BlockCombiner::markCapped(const ChosenPlan &chosen, bool isGather) {
       continue;
     int64_t next = plan.slices[isGather ? bucket.end - 1 : bucket.begin].bytes;
     buckets[first + it->second].isCapped =
-        next > options.limits.capBytes - plan.buckets[it->second].bytes;
+        next > options.limits.getCap() - plan.buckets[it->second].bytes;
     it->second = i;
   }
 }

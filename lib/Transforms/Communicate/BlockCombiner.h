@@ -43,7 +43,7 @@ struct PlacedBucket {
   llvm::SmallVector<Member> members;
   mlir::Operation *ready = nullptr;
   int64_t bytes = 0;
-  /// The user's cap kept the next tensor out.
+  /// A cap of the user, on buckets or on memory, kept the next tensor out.
   bool isCapped = false;
 };
 

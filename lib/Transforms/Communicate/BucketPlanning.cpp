@@ -85,7 +85,7 @@ static void turnAround(BucketInstance &instance,
                        ArrayRef<BucketCandidate> candidates,
                        const BlockTimes &times, const BucketLimits &limits) {
   GatheringProblem &gathers = instance.gathers.emplace();
-  gathers.capBytes = limits.capBytes;
+  gathers.capBytes = limits.getCap();
   gathers.memoryBytes = limits.memoryBytes;
   FailureOr<int64_t> group = candidates.front().getOp().getGroupSize();
   int64_t ranks = succeeded(group) ? *group : 1;
@@ -130,7 +130,7 @@ BucketInstance mpcomm::buildInstance(ArrayRef<BucketCandidate> candidates,
   bool isGather = !candidates.empty() && candidates.front().getOp().isGather();
   BucketInstance instance;
   BucketingProblem &problem = instance.problem;
-  problem.capBytes = limits.capBytes;
+  problem.capBytes = limits.getCap();
   // A multiple of the size of any element.
   problem.splitBytes = llvm::alignTo(limits.splitBytes, 64);
   problem.streams.clear();
@@ -315,14 +315,17 @@ static BucketingPlan planByRule(const BucketingProblem &problem,
                                 BucketPolicy policy,
                                 const BucketLimits &limits) {
   bool capped = limits.capBytes != BucketingProblem::unlimited;
-  auto cap = [&](int64_t bytes) { return capped ? limits.capBytes : bytes; };
+  auto cap = [&](int64_t bytes) {
+    return std::min(capped ? limits.capBytes : bytes, limits.peakBytes);
+  };
   switch (policy) {
   case BucketPolicy::Solved:
     return solveBuckets(problem);
   case BucketPolicy::DDP:
-    return bucketLikeDDP(problem, cap(int64_t(25) << 20),
-                         limits.firstBytes ? limits.firstBytes
-                                           : int64_t(1) << 20);
+    return bucketLikeDDP(
+        problem, cap(int64_t(25) << 20),
+        std::min(limits.firstBytes ? limits.firstBytes : int64_t(1) << 20,
+                 limits.peakBytes));
   case BucketPolicy::XLA:
     return bucketLikeXLA(problem, cap(int64_t(30) << 20));
   case BucketPolicy::Horovod:

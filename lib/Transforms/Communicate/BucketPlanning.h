@@ -38,6 +38,8 @@ struct BucketCandidate {
 /// What a plan has to keep to.
 struct BucketLimits {
   int64_t capBytes = BucketingProblem::unlimited;
+  /// What memory leaves for the tensors of a bucket.
+  int64_t peakBytes = BucketingProblem::unlimited;
   int64_t firstBytes = 0; ///< of baselines that know a first bucket; 0: theirs
   int64_t memoryBytes = BucketingProblem::unlimited;
   int64_t splitBytes = 0;
@@ -47,6 +49,8 @@ struct BucketLimits {
   /// bytes on; none where they may not.
   std::vector<WireFormat> compressions;
   int64_t compressMinBytes = -1;
+
+  int64_t getCap() const { return std::min(capBytes, peakBytes); }
 };
 
 /// A plan with what the simulator says about it.

@@ -86,16 +86,12 @@ private:
         remark::missed(function.getLoc(), options.remarkNamed("NoModel"))
             << remark::reason("{0}", why);
     }
-    // All tensors of a bucket are there before it starts, where alone each would
-    // be gone before the next is made.
-    if (step && peakBytes > 0)
-      options.limits.capBytes =
-          std::min(limits.capBytes,
-                   std::max<int64_t>({peakBytes - step->getPeakBytes(),
-                                      limits.splitBytes, 1}));
+    limitPeak(function, step, options);
     if (step && reorder && policy == BucketPolicy::Solved &&
-        chooseOrder(function, *step, model, options))
+        chooseOrder(function, *step, model, options)) {
       step = getStepModel(function, model, why);
+      limitPeak(function, step, options);
+    }
     CombineStatistics statistics;
     for (Block &block : function.getFunctionBody())
       BlockCombiner(block, options, &model, step ? &*step : nullptr, statistics)
@@ -106,6 +102,23 @@ private:
                      options.remarkNamed("CombineCollectives"))
         << remark::metric("before", statistics.before)
         << remark::metric("after", statistics.after);
+  }
+
+  /// All tensors of a bucket are there before it starts, where alone each would
+  /// be gone before the next is made.
+  void limitPeak(FunctionOpInterface function,
+                 const std::optional<StepModel> &step,
+                 CombineOptions &options) {
+    if (!step || peakBytes == 0)
+      return;
+    int64_t left = peakBytes - step->getPeakBytes();
+    // No less than a part of a tensor that may be split.
+    options.limits.peakBytes = std::max<int64_t>(
+        {left, static_cast<int64_t>(llvm::alignTo(splitBytes, 64)), 1});
+    remark::analysis(function.getLoc(), options.remarkNamed("BucketMemory"))
+        << remark::metric("peak_bytes", step->getPeakBytes())
+        << remark::metric("limit_bytes", int64_t(peakBytes))
+        << remark::metric("bucket_bytes", options.limits.peakBytes);
   }
 
   /// True if the block now has another order.

@@ -494,7 +494,7 @@ void CompressCollectives::runOnOperation() {
   ModuleOp module = getOperation();
   feedback.reset();
   if (errorFeedback)
-    feedback.emplace("." + residual);
+    feedback.emplace("." + residual, DEBUG_TYPE);
   if (!type.empty()) {
     auto named = WireFormat::getAll(&getContext(), type, block);
     if (!named) {

@@ -74,9 +74,10 @@ ErrorFeedback::add(CollectiveOpInterface op) {
     if (!whole || whole.getNumElements() >
                       mpcomm::detail::countElements(input.getType())) {
       remark::missed(op.getLoc(), remark::RemarkOpts::name("NoFeedback")
-                                      .category("mpcomm-compress-collectives")
+                                      .category(pass)
                                       .function(function.getName()))
-          << remark::reason("an operand is the gradient of no parameter");
+          << remark::reason("an operand is the gradient of no parameter, or "
+                            "of less than one");
       continue;
     }
     FailureOr<BlockArgument> added =

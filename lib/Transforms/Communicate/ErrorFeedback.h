@@ -24,8 +24,9 @@ namespace mpcomm {
 
 class ErrorFeedback {
 public:
-  /// State is named by its parameter and `suffix`.
-  explicit ErrorFeedback(std::string suffix) : suffix(std::move(suffix)) {}
+  /// State is named by its parameter and `suffix`; remarks are those of `pass`.
+  ErrorFeedback(std::string suffix, llvm::StringRef pass)
+      : suffix(std::move(suffix)), pass(pass) {}
 
   /// State for what is lost of each operand of `op` that is a gradient, of the
   /// shape of the whole parameter; null of others, and none at all outside a
@@ -36,9 +37,10 @@ public:
   add(CollectiveOpInterface op);
   /// More state beside `residual`, of which each rank along the axes of `op`
   /// has its own. Fails, with an error, where the name is taken.
-  mlir::FailureOr<mlir::BlockArgument>
-  addBeside(mlir::BlockArgument residual, CollectiveOpInterface op,
-            llvm::StringRef name, llvm::ArrayRef<int64_t> shape);
+  mlir::FailureOr<mlir::BlockArgument> addBeside(mlir::BlockArgument residual,
+                                                 CollectiveOpInterface op,
+                                                 llvm::StringRef name,
+                                                 llvm::ArrayRef<int64_t> shape);
   /// What was lost, in units of the gradients as they meet.
   mlir::Value getKept(mlir::OpBuilder &builder,
                       mlir::BlockArgument residual) const;
@@ -62,6 +64,7 @@ private:
   const OfFunction &get(mlir::BlockArgument state) const;
 
   std::string suffix;
+  llvm::StringRef pass;
   llvm::MapVector<mlir::Operation *, OfFunction> functions;
 };
 

@@ -237,7 +237,10 @@ static RankedTensorType getGradientType(CollectiveOpInterface op) {
       op->getNumOperands() != 1)
     return {};
   auto type = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
-  if (!type || !isa<FloatType>(type.getElementType()))
+  // Parts are flat.
+  bool isFlat = type && type.getRank() == 1;
+  if (!type || !isa<FloatType>(type.getElementType()) ||
+      (kind == CollectiveKind::ReduceScatter && !isFlat))
     return {};
   BlockArgument parameter = findParameterOf(op->getResult(0));
   return parameter ? dyn_cast<RankedTensorType>(getGlobalArgumentType(
@@ -253,7 +256,7 @@ void LowRankGradients::runOnOperation() {
   }
   SmallVector<CollectiveOpInterface> ops;
   module.walk([&](CollectiveOpInterface op) { ops.push_back(op); });
-  ErrorFeedback feedback("." + residual);
+  ErrorFeedback feedback("." + residual, DEBUG_TYPE);
   struct Counts {
     int64_t whole = 0, sent = 0, matrices = 0, others = 0;
   };
@@ -268,7 +271,9 @@ void LowRankGradients::runOnOperation() {
     int64_t rows = type.getRank() > 1 ? type.getDimSize(0) : 0;
     int64_t thin = rows ? rank * (rows + elements / rows) : elements;
     BlockArgument residual;
-    if (rows && static_cast<double>(thin) * leastFactor <=
+    // An all_reduce of the thin ones moves as much as two reduce_scatters.
+    bool isScatter = op.getCollectiveKind() == CollectiveKind::ReduceScatter;
+    if (rows && static_cast<double>(thin) * (isScatter ? 2 : 1) * leastFactor <=
                     static_cast<double>(elements)) {
       FailureOr<SmallVector<BlockArgument>> added = feedback.add(op);
       if (failed(added))

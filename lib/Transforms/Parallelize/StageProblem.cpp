@@ -13,9 +13,10 @@
 using namespace mlir;
 using namespace mpcomm;
 
-/// Bytes that a rank holds of a value of type `whole`; of all if `sharding` is null.
-static int64_t countPart(func::FuncOp step, Type whole,
-                         ShardingAttr sharding) {
+/// Bytes that a rank holds of a value of type `whole`: of all of it if
+/// `sharding` is null.
+static int64_t countShardBytes(func::FuncOp step, Type whole,
+                               ShardingAttr sharding) {
   auto mesh = sharding ? SymbolTable::lookupNearestSymbolFrom<MeshOp>(
                              step, sharding.getMesh())
                        : MeshOp();
@@ -32,13 +33,13 @@ static int64_t countPart(func::FuncOp step, Type whole,
 int64_t mpcomm::countHeldBytes(func::FuncOp step, BlockArgument argument) {
   unsigned index = argument.getArgNumber();
   bool isHeld = step.getArgAttr(index, kGlobalTypeAttr) != nullptr;
-  return countPart(step, argument.getType(),
-                          isHeld ? ShardingAttr()
-                                 : getArgumentSharding(step, index));
+  return countShardBytes(step, argument.getType(),
+                         isHeld ? ShardingAttr()
+                                : getArgumentSharding(step, index));
 }
 
 int64_t mpcomm::countHeldBytes(func::FuncOp step, const MicroBatchSum &sum) {
-  return countPart(step, sum.getTotalType(), sum.getSharding());
+  return countShardBytes(step, sum.getTotalType(), sum.getSharding());
 }
 
 llvm::DenseMap<BlockArgument, int64_t>

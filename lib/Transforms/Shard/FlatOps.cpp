@@ -8,6 +8,7 @@
 
 #include "Shard/FlatOps.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -54,9 +55,11 @@ std::optional<Reduction> mpcomm::findExtremum(Operation *op, int64_t ranks) {
       op->getNumRegions() != 0 || !isMemoryEffectFree(op) ||
       !getShape(op->getResult(0)).empty())
     return std::nullopt;
-  // What a part is filled up with would count.
+  // What a part is filled up with would count; 8 bits are not reduced.
   ArrayRef<int64_t> shape = getShape(op->getOperand(0));
-  if (shape.empty() || ShapedType::getNumElements(shape) % ranks != 0)
+  auto element = dyn_cast<FloatType>(getElementTypeOrSelf(op->getOperand(0)));
+  if (shape.empty() || ShapedType::getNumElements(shape) % ranks != 0 ||
+      !element || element.getWidth() < 16)
     return std::nullopt;
   std::optional<ShardingRule> rule = getShardingRule(op);
   std::optional<Reduction> found;

@@ -210,21 +210,26 @@ Value ReshardInserter::getFor(Value value, bool isForward, Operation *user) {
   bool isPart = found == gathered.end();
   if (isPart && !parts.contains(value))
     return value;
+  // What is widened is widened for each pass, though it may be gathered once.
   Value narrow = isPart ? getNarrow(value) : Value();
-  bool isAgain = !isForward &&
-                 !llvm::all_of(isPart ? ArrayRef<Value>(narrow)
-                                      : ArrayRef<Value>(found->second),
-                               [&](Value part) { return kept.contains(part); });
+  bool isWidened = isPart && narrow != value;
+  bool isAgain =
+      !isForward &&
+      (isWidened ||
+       !llvm::all_of(isPart ? ArrayRef<Value>(narrow)
+                            : ArrayRef<Value>(found->second),
+                     [&](Value part) { return kept.contains(part); }));
   if (Value known = made[isAgain].lookup(value))
     return known;
   builder.setInsertionPoint(user);
   Value result;
-  if (isPart && narrow != value) {
-    auto widen = value.getDefiningOp<arith::ExtFOp>();
-    Value whole = getFor(widen.getIn(), isForward, user);
+  if (isWidened) {
+    Operation *widen = value.getDefiningOp();
+    Value whole = getFor(widen->getOperand(0), isForward, user);
     builder.setInsertionPoint(user);
-    result = arith::ExtFOp::create(builder, value.getLoc(), value.getType(),
-                                   whole, widen.getFastmathAttr());
+    Operation *clone = builder.clone(*widen);
+    clone->setOperand(0, whole);
+    result = clone->getResult(0);
   } else if (isPart) {
     auto reshard = ReshardOp::create(
         builder, value.getLoc(), value,

@@ -24,6 +24,28 @@ func.func @sums(%x: vector<8xf32>, %y: vector<8xf32>, %z: vector<8xf32>)
   return %a, %b, %c, %d : vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>
 }
 
+// What nothing is left of stays nothing. Of a chain each sum takes one product.
+// CHECK-LABEL: func.func @chain
+// CHECK-NEXT: %[[P:.*]] = arith.mulf %[[X:.*]], %[[Y:.*]] : f32
+// CHECK-NEXT: %[[N:.*]] = arith.subf %[[P]], %[[P]] : f32
+// CHECK-NEXT: %[[Q:.*]] = arith.mulf %[[Y]], %[[Z:.*]] : f32
+// CHECK-NEXT: %[[S:.*]] = math.fma %[[X]], %[[X]], %[[Q]] : f32
+// CHECK-NEXT: %[[T:.*]] = math.fma %[[Z]], %[[X]], %[[S]] : f32
+// CHECK-NEXT: %[[U:.*]] = math.fma %[[Z]], %[[Z]], %[[T]] : f32
+// CHECK-NEXT: return %[[N]], %[[U]]
+func.func @chain(%x: f32, %y: f32, %z: f32) -> (f32, f32) {
+  %p = arith.mulf %x, %y fastmath<contract> : f32
+  %n = arith.subf %p, %p fastmath<contract> : f32
+  %a = arith.mulf %x, %x fastmath<contract> : f32
+  %q = arith.mulf %y, %z fastmath<contract> : f32
+  %s = arith.addf %a, %q fastmath<contract> : f32
+  %b = arith.mulf %z, %x fastmath<contract> : f32
+  %t = arith.addf %b, %s fastmath<contract> : f32
+  %c = arith.mulf %z, %z fastmath<contract> : f32
+  %u = arith.addf %t, %c fastmath<contract> : f32
+  return %n, %u : f32, f32
+}
+
 // A product that is also stored, or multiplied again, is one number.
 // CHECK-LABEL: func.func @rounded
 // CHECK-NEXT: %[[P:.*]] = arith.mulf %{{.*}}, %{{.*}} : f32

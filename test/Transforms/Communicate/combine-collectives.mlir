@@ -6,6 +6,9 @@
 // RUN: mpcomm-opt %s --mpcomm-combine-collectives="policy=ddp max-bucket-bytes=32 first-bucket-bytes=16" \
 // RUN:   --remarks-filter="mpcomm.*" --remark-format=emitRemark -o /dev/null 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=REMARK
+// What memory leaves raises no other cap.
+// RUN: mpcomm-opt %s --mpcomm-combine-collectives="policy=ddp max-bucket-bytes=32 first-bucket-bytes=16 peak-bytes=1000000000000" \
+// RUN:   | FileCheck %s
 // RUN: mpcomm-opt %s --mpcomm-combine-collectives="policy=none" \
 // RUN:   | FileCheck %s --check-prefix=EACH
 

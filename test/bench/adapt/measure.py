@@ -96,18 +96,18 @@ def draw(steps, changes, phases, fixed):
 def quota(process, share):
     """Gives `process` that share of a core, by a quota of the kernel, and takes the quota away."""
     old = os.path.join(CPU_GROUPS, "cpu")
-    group = os.path.join(old if os.path.isdir(old) else CPU_GROUPS, f"mpcomm-{os.getpid()}")
     period = 100000
     limits = {"cpu.cfs_period_us": period, "cpu.cfs_quota_us": int(share * period)} \
         if os.path.isdir(old) else {"cpu.max": f"{int(share * period)} {period}"}
-    os.mkdir(group)
+    group = tempfile.mkdtemp(prefix="mpcomm-", dir=old if os.path.isdir(old) else CPU_GROUPS)
     try:
         for name, value in {**limits, "cgroup.procs": process.pid}.items():
             with open(os.path.join(group, name), "w") as file:
                 file.write(str(value))
         yield
-        process.wait()
     finally:
+        process.kill()
+        process.wait()
         os.rmdir(group)
 
 

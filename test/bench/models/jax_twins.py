@@ -86,7 +86,8 @@ class Bench:
                             self.path(f"{ranks}.so"), "--np", str(ranks)], check=True)
 
     def ours(self, ranks):
-        subprocess.run([self.a.mpcomm_run, self.path(f"{ranks}.so"), "--np", str(ranks), "--weights",
+        cores = ",".join(map(str, self.cores[:ranks]))
+        subprocess.run(["taskset", "-c", cores, self.a.mpcomm_run, self.path(f"{ranks}.so"), "--np", str(ranks), "--weights",
                         self.path("w"), "--data", self.path("d"), "--steps",
                         str(self.a.steps + WARMUP), "--no-shuffle", "--quiet", "--log",
                         self.path("log")], check=True)

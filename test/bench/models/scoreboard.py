@@ -434,9 +434,10 @@ def measure(bench, entry, a):
         if bench.compiled(entry, ranks) and bench.trained(entry, ranks) and \
                 "losses" in a.columns and not entry.random:
             found = bench.trained(entry, ranks), bench.reference(entry, ranks)
-            if all(found) and not verdict(*found)[2] and \
-                    not verdict(*found, bench.in_double(entry, ranks))[2]:
-                bench.moved(entry, ranks)
+            if all(found) and not verdict(*found)[2]:
+                double = bench.in_double(entry, ranks)
+                if double and not verdict(*found, double)[2]:
+                    bench.moved(entry, ranks)
         for way in ("eager", "compiled"):
             if way in a.columns:
                 bench.peer(entry, ranks, way == "compiled")

@@ -57,8 +57,6 @@ static void replaceSum(Operation *sum, arith::MulFOp product, bool isNegative,
   sum->getResult(0).replaceAllUsesWith(
       math::FmaOp::create(builder, loc, x, product.getRhs(), z));
   sum->erase();
-  if (product->use_empty())
-    product->erase();
 }
 
 namespace {
@@ -85,11 +83,17 @@ struct FuseMultiplyAdds
     for (Operation *sum : sums) {
       Value lhs = sum->getOperand(0), rhs = sum->getOperand(1);
       bool subtracts = isa<arith::SubFOp>(sum);
+      if (lhs == rhs) // a difference of nothing stays one
+        continue;
       if (arith::MulFOp product = getProduct(lhs))
         replaceSum(sum, product, /*isNegative=*/false, rhs, subtracts);
       else if (arith::MulFOp product = getProduct(rhs))
         replaceSum(sum, product, subtracts, lhs, /*isSubtracted=*/false);
     }
+    // Not before: another op may be made where one is erased.
+    for (Operation *product : taken)
+      if (product->use_empty())
+        product->erase();
     // What is left stays apart.
     getOperation()->walk([](Operation *op) {
       if (!mayContract(op))

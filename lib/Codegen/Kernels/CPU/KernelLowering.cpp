@@ -24,8 +24,12 @@ namespace mpcomm {
 KernelTarget KernelTarget::ofFeatures(StringRef features) {
   KernelTarget target;
   for (StringRef feature : llvm::split(features, ',')) {
-    target.roundsToBFloat |= feature == "+avx512bf16";
-    target.fusesMultiplyAdd |= feature == "+fma";
+    auto set = [&](bool &has, StringRef name) {
+      if (feature.drop_front(feature.empty() ? 0 : 1) == name)
+        has = feature.starts_with("+");
+    };
+    set(target.roundsToBFloat, "avx512bf16");
+    set(target.fusesMultiplyAdd, "fma");
   }
   return target;
 }
@@ -64,11 +68,9 @@ void addKernelLoweringPipeline(OpPassManager &passes,
 }
 
 void registerKernelLoweringPipeline() {
-  PassPipelineRegistration<>("mpcomm-kernels-to-llvm",
-                             "Lowers generated kernels to the LLVM dialect",
-                             [](OpPassManager &passes) {
-                               addKernelLoweringPipeline(passes, {});
-                             });
+  PassPipelineRegistration<>(
+      "mpcomm-kernels-to-llvm", "Lowers generated kernels to the LLVM dialect",
+      [](OpPassManager &passes) { addKernelLoweringPipeline(passes, {}); });
   PassPipelineRegistration<>("mpcomm-gpu-kernels-to-nvvm",
                              "Lowers generated kernels of a GPU to NVVM",
                              addGPULoweringPipeline);

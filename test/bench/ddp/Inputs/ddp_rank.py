@@ -143,7 +143,9 @@ def main(job):
                                       gradient_as_bucket_view="view" in words)
         for word in {"fp16", "bf16"}.intersection(words):
             from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-            net.register_comm_hook(None, getattr(default_hooks, word + "_compress_hook"))
+            hook = getattr(default_hooks, word + "_compress_hook")
+            # Of its own bf16 hook DDP asks for NCCL.
+            net.register_comm_hook(None, lambda state, bucket, hook=hook: hook(state, bucket))
         for word in words:
             if word.startswith("powersgd"):
                 # The first steps of the hook send whole gradients; the least that it takes.

@@ -76,8 +76,8 @@ ErrorFeedback::add(CollectiveOpInterface op) {
       remark::missed(op.getLoc(), remark::RemarkOpts::name("NoFeedback")
                                       .category(pass)
                                       .function(function.getName()))
-          << remark::reason("an operand is the gradient of no parameter, or "
-                            "of less than one");
+          << remark::reason("an operand is not the whole gradient of a "
+                            "parameter");
       continue;
     }
     FailureOr<BlockArgument> added =

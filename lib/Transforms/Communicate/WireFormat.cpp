@@ -70,8 +70,8 @@ WireFormat::getAll(MLIRContext *context, StringRef names, int64_t block) {
   for (StringRef name : llvm::split(names, '/')) {
     std::optional<WireFormat> format = get(context, name, block);
     bool isNew = format && llvm::none_of(formats, [&](const WireFormat &one) {
-                     return one.getName() == format->getName();
-                   });
+                   return one.getName() == format->getName();
+                 });
     if (!isNew)
       return std::nullopt;
     formats.push_back(*format);
@@ -260,12 +260,9 @@ Encoded WireFormat::encode(OpBuilder &builder, Location loc,
   scales = arith::MaximumFOp::create(
       builder, loc, scales,
       splat(builder, loc, scales, std::numeric_limits<float>::min()));
-  // One division a block. 1 / the least scale is still finite.
-  Value factors = arith::DivFOp::create(builder, loc,
-                                        splat(builder, loc, scales, 1), scales);
-  Value scaled = arith::MulFOp::create(builder, loc, value,
-                                       repeat(builder, loc, factors, type));
-  // A product may round up over the limit, and NaN is no integer: where the
+  Value scaled = arith::DivFOp::create(builder, loc, value,
+                                       repeat(builder, loc, scales, type));
+  // A quotient may round up over the limit, and NaN is no integer: where the
   // scale is NaN or infinite, the payload does not matter.
   scaled = arith::MaxNumFOp::create(builder, loc, scaled,
                                     splat(builder, loc, scaled, -limit));

@@ -255,6 +255,8 @@ private:
   Error noteStep(double seconds, double exposed);
   /// Brings together what ranks have measured.
   Error look();
+  /// Looks, and goes on with the plan that is chosen.
+  Error decide();
   Error review();
   /// On rank 0: whether a plan is there that it has asked for; and asks for one
   /// where none was made for the bandwidth as it is.

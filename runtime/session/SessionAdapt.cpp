@@ -371,6 +371,14 @@ Error Session::look() {
 }
 
 Error Session::review() {
+  uint64_t begin = nowNanoseconds();
+  Error error = decide();
+  if (adaptation)
+    adaptation->reviewSeconds = 1e-9 * double(nowNanoseconds() - begin);
+  return error;
+}
+
+Error Session::decide() {
   Adaptation &my = *adaptation;
   if (Error error = look())
     return failed(error);
@@ -448,6 +456,7 @@ Error Session::network(const char *&json) {
               {"bandwidth", nullptr},
               {"straggler", nullptr},
               {"late", milliseconds(view.lateness)},
+              {"review", milliseconds(my.reviewSeconds)},
               {"slow_link", nullptr},
               {"slow_links_of", nullptr},
               {"switches", my.switches},

@@ -5,12 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Totals, trace and flight record of the current program's context, as the C
-// ABI has them.
+// Totals and flight record of the current program's context, and the trace of
+// all programs, as the C ABI has them.
 //
 //===----------------------------------------------------------------------===//
 
 #include "session/Session.h"
+
+#include <algorithm>
 
 using namespace mprt;
 
@@ -48,19 +50,31 @@ Error Session::trace(std::span<mpcomm_trace_event> filled, uint32_t &count,
                      uint64_t &lost) const {
   if (programs.empty())
     return noProgram;
-  const Trace &trace = rank->context().trace();
-  std::vector<TraceEvent> kept = trace.events();
+  struct OfProgram {
+    TraceEvent event;
+    uint32_t program;
+  };
+  std::vector<OfProgram> kept;
+  lost = 0;
+  for (uint32_t i = 0; i < programs.size(); ++i) {
+    const Trace &trace = rank->contextOf(i).trace();
+    lost += trace.dropped();
+    for (const TraceEvent &event : trace.events())
+      kept.push_back({event, i});
+  }
+  // Each program's are in this order.
+  std::stable_sort(kept.begin(), kept.end(),
+                   [](const OfProgram &one, const OfProgram &other) {
+                     return one.event.end < other.event.end;
+                   });
   count = uint32_t(kept.size());
-  lost = trace.dropped();
   for (size_t i = 0; i < std::min(kept.size(), filled.size()); ++i) {
-    const TraceEvent &event = kept[i];
-    filled[i] = {int32_t(event.kind), event.stream,
-                 event.name,          event.location,
-                 event.begin,         event.end,
-                 event.bytes,         event.flops,
-                 event.type,          event.queued,
-                 event.position,      event.collective,
-                 event.waitedStream,  0};
+    const auto &[event, program] = kept[i];
+    filled[i] = {int32_t(event.kind), event.stream,   event.name,
+                 event.location,      event.begin,    event.end,
+                 event.bytes,         event.flops,    event.type,
+                 event.queued,        event.position, event.collective,
+                 event.waitedStream,  program};
   }
   return {};
 }

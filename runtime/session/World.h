@@ -79,6 +79,10 @@ public:
   Error createContext(ContextOptions options, const MeshOptions &mesh,
                       bool stepsMatch);
   Context &context() const { return *programs[current].context; }
+  /// That of the program that was opened as the `index`th.
+  const Context &contextOf(size_t index) const {
+    return *programs[index].context;
+  }
   /// What entry points and the calls of mprt.h take.
   mprt_context *handle() const { return context().handle(); }
   /// Takes back the programs that were opened after the first `count`, with

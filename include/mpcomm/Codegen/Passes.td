@@ -216,7 +216,11 @@ def GenerateKernelsPass : Pass<"mpcomm-generate-kernels", "::mlir::ModuleOp"> {
            "bits of the target's vector registers: a power of two, at least 32">,
     Option<"unrollColumns", "unroll-columns", "unsigned", "256",
            "rows of up to this many columns are kept in registers between "
-           "passes">
+           "passes">,
+    Option<"cacheBytes", "cache-bytes", "int64_t", "262144",
+           "sums of columns of up to this many bytes stay in a core's cache "
+           "from one row to the next; for larger ones few terms are taken "
+           "together">
   ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",

@@ -744,12 +744,12 @@ typedef struct {
                            * its stream it is, from 1                        */
   const mprt_collective *collective; /* of the same; else null               */
   uint32_t waited_stream; /* of a wait                                       */
-  uint32_t reserved;
+  uint32_t program;       /* the number of the one that ran it               */
 } mpcomm_trace_event;
 
-/* Up to `capacity` of the last events of the current program, in the order in
- * which they ended, if it was loaded with a trace. *count is how many there
- * are, *dropped (may be null) how many were overwritten. */
+/* Up to `capacity` of the last events of all programs that were loaded with a
+ * trace, in the order in which they ended. *count is how many there are,
+ * *dropped (may be null) how many were overwritten. */
 MPCOMM_SESSION_API mprt_status mpcomm_session_trace(
     mpcomm_session *session, mpcomm_trace_event *events, uint32_t capacity,
     uint32_t *count, uint64_t *dropped, mpcomm_error *error);

@@ -61,7 +61,8 @@ private:
   std::optional<WireChoice> choose(CollectiveOpInterface op,
                                    const CostModel *model) const;
   std::vector<WireFormat> getFormats(CollectiveOpInterface op) const;
-  Value layOut(OpBuilder &builder, CollectiveOpInterface op, int64_t padded,
+  Value layOut(OpBuilder &builder, CollectiveOpInterface op,
+               ArrayRef<int64_t> shape,
                ArrayRef<BlockArgument> residuals) const;
   Value layOutShares(OpBuilder &builder, CollectiveOpInterface op,
                      int64_t ranks, int64_t padded,
@@ -169,32 +170,47 @@ CompressCollectives::choose(CollectiveOpInterface op,
 }
 
 /// All operands, and what was lost of them before, as one row of f32, filled up
-/// with zeros.
+/// with zeros, in the shape `shape`.
 Value CompressCollectives::layOut(OpBuilder &builder, CollectiveOpInterface op,
-                                  int64_t padded,
+                                  ArrayRef<int64_t> shape,
                                   ArrayRef<BlockArgument> residuals) const {
   Location loc = op.getLoc();
-  Type f32 = builder.getF32Type();
-  SmallVector<Value> rows;
+  auto type = RankedTensorType::get(shape, builder.getF32Type());
   int64_t elements = 0;
+  for (Value input : op->getOperands())
+    elements += countElements(input.getType());
+  // One operand gets its shape before it is added to, so that one kernel adds
+  // and encodes.
+  bool isWhole = op->getNumOperands() == 1 && elements == type.getNumElements();
+  SmallVector<Value> rows;
   for (auto [i, input] : llvm::enumerate(op->getOperands())) {
-    int64_t count = countElements(input.getType());
-    Value wide = castFloat(builder, loc, input, f32);
-    if (!residuals.empty() && residuals[i])
+    SmallVector<int64_t> rowShape{countElements(input.getType())};
+    if (isWhole)
+      rowShape.assign(shape.begin(), shape.end());
+    Value wide = castFloat(builder, loc, input, type.getElementType());
+    wide = reshapeTo(builder, loc, wide, rowShape);
+    if (!residuals.empty() && residuals[i]) {
+      Value kept = feedback->getKept(builder, residuals[i]);
       wide = arith::AddFOp::create(builder, loc, wide,
-                                   feedback->getKept(builder, residuals[i]));
-    rows.push_back(reshapeTo(builder, loc, wide, count));
-    elements += count;
+                                   reshapeTo(builder, loc, kept, rowShape));
+    }
+    rows.push_back(wide);
   }
-  if (padded > elements) {
-    auto rest = RankedTensorType::get(padded - elements, f32);
-    rows.push_back(arith::ConstantOp::create(
-        builder, loc, DenseElementsAttr::get(rest, builder.getZeroAttr(f32))));
-  }
-  if (rows.size() == 1)
+  if (isWhole)
     return rows.front();
-  return ConcatenateOp::create(builder, loc, RankedTensorType::get(padded, f32),
-                               rows, /*dim=*/0);
+  if (type.getNumElements() > elements) {
+    auto rest = RankedTensorType::get(type.getNumElements() - elements,
+                                      type.getElementType());
+    rows.push_back(arith::ConstantOp::create(
+        builder, loc,
+        DenseElementsAttr::get(rest,
+                               builder.getZeroAttr(type.getElementType()))));
+  }
+  Value row = ConcatenateOp::create(
+      builder, loc,
+      RankedTensorType::get(type.getNumElements(), type.getElementType()), rows,
+      /*dim=*/0);
+  return reshapeTo(builder, loc, row, shape);
 }
 
 /// What rank r gets of all operands as row r of f32, filled up with zeros.
@@ -387,9 +403,7 @@ LogicalResult CompressCollectives::rewriteReduction(CollectiveOpInterface op,
   int64_t block = wire.getBlock();
   int64_t blocks = llvm::divideCeil(elements, ranks * block);
   int64_t padded = ranks * blocks * block;
-  Value row = layOut(builder, op, padded, *residuals);
-
-  Value shares = reshapeTo(builder, loc, row, {ranks, blocks, block});
+  Value shares = layOut(builder, op, {ranks, blocks, block}, *residuals);
   Encoded mine = wire.encode(builder, loc, shares);
   Encoded received = exchange(builder, op, mine);
   if (Operation *late = getLatePlace(op))

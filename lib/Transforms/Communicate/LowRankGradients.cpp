@@ -39,6 +39,9 @@ using namespace mpcomm;
 
 /// Keeps a norm of zero from dividing by zero; far below any gradient's square.
 static constexpr float kTiny = 1e-30f;
+/// Of so many terms a sum of products is made by the ops that read it: it is
+/// bound by memory either way, and need not be there.
+static constexpr int64_t kFewTerms = 4;
 /// Of the square of a row: less than this share is what f32 rounds.
 static constexpr float kRounding = 1e-10f;
 
@@ -92,6 +95,18 @@ public:
   Value shaped(Value value, ArrayRef<int64_t> shape) {
     return reshapeTo(builder, loc, value, shape);
   }
+  /// Row `i` of a matrix.
+  Value rowOf(Value value, int64_t i) {
+    int64_t length = cast<RankedTensorType>(value.getType()).getDimSize(1);
+    return shaped(SliceOp::create(builder, loc, typeOf({1, length}), value,
+                                  ArrayRef<int64_t>{i, 0},
+                                  ArrayRef<int64_t>{i + 1, length},
+                                  ArrayRef<int64_t>{1, 1}),
+                  {length});
+  }
+  /// The transpose of `left` times `right`, in `shape`, whose first dimension
+  /// is that of the rows.
+  Value expand(Value left, Value right, ArrayRef<int64_t> shape);
   /// Rows of length one at right angles to one another, which span what the
   /// rows of `value` do: modified Gram-Schmidt. A row that the ones before it
   /// span becomes zeros.
@@ -122,11 +137,7 @@ Value MatrixBuilder::orthonormalize(Value value) {
   int64_t count = type.getDimSize(0), length = type.getDimSize(1);
   SmallVector<Value> rows;
   for (int64_t i = 0; i < count; ++i) {
-    Value row = shaped(SliceOp::create(builder, loc, typeOf({1, length}), value,
-                                       ArrayRef<int64_t>{i, 0},
-                                       ArrayRef<int64_t>{i + 1, length},
-                                       ArrayRef<int64_t>{1, 1}),
-                       {length});
+    Value row = rowOf(value, i);
     Value whole = sum(times(row, row));
     for (Value before : rows)
       row = minus(row, scale(before, sum(times(row, before))));
@@ -146,6 +157,25 @@ Value MatrixBuilder::orthonormalize(Value value) {
   return count == 1 ? rows.front()
                     : Value(ConcatenateOp::create(builder, loc, type, rows,
                                                   /*dim=*/0));
+}
+
+Value MatrixBuilder::expand(Value left, Value right, ArrayRef<int64_t> shape) {
+  int64_t terms = cast<RankedTensorType>(left.getType()).getDimSize(0);
+  if (terms > kFewTerms)
+    return shaped(multiply(left, 0, right, 0), shape);
+  auto columns = llvm::to_vector(
+      llvm::seq<int64_t>(1, static_cast<int64_t>(shape.size())));
+  Value all;
+  for (int64_t i = 0; i < terms; ++i) {
+    Value row = BroadcastInDimOp::create(builder, loc, typeOf(shape),
+                                         rowOf(left, i), ArrayRef<int64_t>(0));
+    Value term =
+        times(row, BroadcastInDimOp::create(
+                       builder, loc, typeOf(shape),
+                       shaped(rowOf(right, i), shape.drop_front()), columns));
+    all = all ? plus(all, term) : term;
+  }
+  return all;
 }
 
 Value MatrixBuilder::orSeed(Value value) {
@@ -189,9 +219,8 @@ LogicalResult LowRankGradients::compress(CollectiveOpInterface op,
                         ? input
                         : unflattenTo(builder, op.getLoc(), input, shape),
                     builder.getF32Type());
-  Value gradient =
-      matrices.shaped(matrices.plus(input, feedback.getKept(builder, residual)),
-                      {rows, columns});
+  Value corrected = matrices.plus(input, feedback.getKept(builder, residual));
+  Value gradient = matrices.shaped(corrected, {rows, columns});
   auto average = [&](Value value) {
     return AllReduceOp::create(
                builder, op.getLoc(), value, op.getMeshAttr(), op.getAxesAttr(),
@@ -204,12 +233,10 @@ LogicalResult LowRankGradients::compress(CollectiveOpInterface op,
   Value left = matrices.orthonormalize(
       average(matrices.multiply(matrices.orSeed(*factor), 1, gradient, 1)));
   Value right = average(matrices.multiply(left, 1, gradient, 0));
-  Value mean = matrices.multiply(left, 0, right, 0);
-  feedback.setLost(builder, residual,
-                   matrices.shaped(matrices.minus(gradient, mean), shape));
+  Value mean = matrices.expand(left, right, shape);
+  feedback.setLost(builder, residual, matrices.minus(corrected, mean));
   feedback.setNext(*factor, right);
 
-  mean = matrices.shaped(mean, shape);
   if (op.getCollectiveKind() == CollectiveKind::ReduceScatter)
     mean = AllSliceOp::create(
         builder, op.getLoc(), outputType.clone(builder.getF32Type()),

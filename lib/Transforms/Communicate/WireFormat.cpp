@@ -260,9 +260,12 @@ Encoded WireFormat::encode(OpBuilder &builder, Location loc,
   scales = arith::MaximumFOp::create(
       builder, loc, scales,
       splat(builder, loc, scales, std::numeric_limits<float>::min()));
-  Value scaled = arith::DivFOp::create(builder, loc, value,
-                                       repeat(builder, loc, scales, type));
-  // A quotient may round up over the limit, and NaN is no integer: where the
+  // One division a block. 1 / the least scale is still finite.
+  Value factors = arith::DivFOp::create(builder, loc,
+                                        splat(builder, loc, scales, 1), scales);
+  Value scaled = arith::MulFOp::create(builder, loc, value,
+                                       repeat(builder, loc, factors, type));
+  // A product may round up over the limit, and NaN is no integer: where the
   // scale is NaN or infinite, the payload does not matter.
   scaled = arith::MaxNumFOp::create(builder, loc, scaled,
                                     splat(builder, loc, scaled, -limit));

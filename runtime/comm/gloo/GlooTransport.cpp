@@ -9,6 +9,7 @@
 #include "comm/gloo/ControlServer.h"
 #include "comm/gloo/Gloo.h"
 #include "comm/gloo/GlooCommunicator.h"
+#include "support/Pages.h"
 #include "support/Urgent.h"
 
 #include <algorithm>
@@ -24,7 +25,6 @@
 #include <netinet/in.h>
 #include <set>
 #include <strings.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -102,7 +102,7 @@ private:
   std::unique_ptr<control::Client> client;
   std::shared_ptr<gloo::transport::Device> device;
   std::vector<std::unique_ptr<GlooLinks>> retired;
-  std::vector<std::pair<void *, uint64_t>> allocations;
+  std::vector<Pages> allocations;
   uint64_t chunkBytes = 512 << 10;
   unsigned communicators = 0;
   bool failed = false;
@@ -365,8 +365,6 @@ GlooTransport::~GlooTransport() {
   device.reset();
   client.reset();
   server.reset();
-  for (auto [memory, bytes] : allocations)
-    munmap(memory, bytes);
 }
 
 //===----------------------------------------------------------------------===//
@@ -413,14 +411,11 @@ GlooTransport::createCommunicator(std::vector<unsigned> group) {
 }
 
 Expected<void *> GlooTransport::allocate(uint64_t bytes) {
-  uint64_t size = std::max<uint64_t>(bytes, 1);
-  void *memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (memory == MAP_FAILED)
-    return makeError(MPRT_OUT_OF_MEMORY, "rank ", options.rank,
-                     ": cannot allocate ", bytes, " bytes: ", strerror(errno));
-  allocations.emplace_back(memory, size);
-  return memory;
+  Expected<Pages> pages = Pages::make(bytes, /*now=*/true);
+  if (pages.failed())
+    return pages.error().withContext("rank " + std::to_string(options.rank) +
+                                     ": ");
+  return allocations.emplace_back(pages.take()).data();
 }
 
 std::optional<Error> GlooTransport::examineRank(unsigned r) {

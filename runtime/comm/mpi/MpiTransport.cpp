@@ -8,11 +8,10 @@
 #include "comm/mpi/Deadline.h"
 #include "comm/mpi/Mpi.h"
 #include "comm/mpi/MpiCommunicator.h"
+#include "support/Pages.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <sys/mman.h>
 
 using namespace mprt;
 using namespace mprt::mpi;
@@ -44,7 +43,7 @@ private:
   unsigned self = 0, ranks = 1, onThisMachine = 1;
   int communicators = 0;
   bool owned = false, failed = false;
-  std::vector<std::pair<void *, uint64_t>> allocations;
+  std::vector<Pages> allocations;
 };
 
 } // namespace
@@ -96,8 +95,6 @@ Error MpiTransport::agreeOnChecks() const {
 }
 
 MpiTransport::~MpiTransport() {
-  for (auto [memory, bytes] : allocations)
-    munmap(memory, bytes);
   // After a failure the others may never come to MPI_Finalize.
   if (owned && !failed)
     MPI_Finalize();
@@ -133,14 +130,10 @@ MpiTransport::createCommunicator(std::vector<unsigned> group) {
 }
 
 Expected<void *> MpiTransport::allocate(uint64_t bytes) {
-  uint64_t size = std::max<uint64_t>(bytes, 1);
-  void *memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (memory == MAP_FAILED)
-    return makeError(MPRT_OUT_OF_MEMORY, "rank ", self, ": cannot allocate ",
-                     bytes, " bytes: ", strerror(errno));
-  allocations.emplace_back(memory, size);
-  return memory;
+  Expected<Pages> pages = Pages::make(bytes, /*now=*/true);
+  if (pages.failed())
+    return pages.error().withContext("rank " + std::to_string(self) + ": ");
+  return allocations.emplace_back(pages.take()).data();
 }
 
 Transport *mprt_mpi_join(const MpiOptions &options, Error &error) {

@@ -9,18 +9,11 @@
 
 #include "support/Trace.h"
 
-#include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <sys/mman.h>
 #include <unistd.h>
 
 using namespace mprt;
-
-HostDevice::~HostDevice() {
-  for (auto [pointer, bytes] : allocations)
-    munmap(pointer, bytes);
-}
 
 std::string HostDevice::describe() const {
   std::ifstream file("/proc/cpuinfo");
@@ -35,15 +28,11 @@ uint64_t HostDevice::memoryBytes() const {
 }
 
 Expected<void *> HostDevice::allocate(uint64_t bytes) {
-  uint64_t wanted = bytes ? bytes : 1;
-  void *pointer = mmap(nullptr, wanted, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pointer == MAP_FAILED)
-    return makeError(MPRT_OUT_OF_MEMORY, "no ", wanted,
-                     " bytes of host memory: ", strerror(errno));
+  Expected<Pages> pages = Pages::make(bytes);
+  if (pages.failed())
+    return pages.error();
   std::lock_guard<std::mutex> guard(mutex);
-  allocations.emplace_back(pointer, wanted);
-  return pointer;
+  return allocations.emplace_back(pages.take()).data();
 }
 
 Error HostDevice::launch(uint32_t, const mprt_kernel &kernel,

@@ -17,6 +17,7 @@
 #include "device/Device.h"
 #include "device/host/ConvolutionAndPool.h"
 #include "device/host/Gemm.h"
+#include "support/Pages.h"
 
 #include <mutex>
 #include <vector>
@@ -27,7 +28,6 @@ class HostDevice : public Device {
 public:
   /// For a program with so many communicators.
   explicit HostDevice(uint32_t communicators) : streams(communicators + 1) {}
-  ~HostDevice() override;
 
   const char *kind() const override { return "host"; }
   /// The processor's name, as in "AMD EPYC 7R13 Processor".
@@ -86,7 +86,7 @@ private:
   host::Gemm products;
   host::ConvolutionAndPool convolutionAndPool;
   std::mutex mutex;
-  std::vector<std::pair<void *, uint64_t>> allocations;
+  std::vector<Pages> allocations;
 };
 
 } // namespace mprt

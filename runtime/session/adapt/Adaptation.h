@@ -56,6 +56,7 @@ struct Adaptation {
 
   // Of the last review.
   uint64_t reviewedAt = 0;
+  double reviewSeconds = 0;
   const ManifestFunction *reviewed = nullptr;
   std::vector<RankTimes> ranks;
   NetworkView view;

@@ -14,9 +14,7 @@
 #include "support/SplitMix64.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <sys/mman.h>
 
 using namespace mprt;
 
@@ -24,7 +22,6 @@ namespace {
 
 /// Of a device too: what its wide loads and its libraries ask for.
 constexpr uint64_t alignment = 256;
-constexpr uint64_t hugePageThreshold = 4 << 20;
 
 } // namespace
 
@@ -99,18 +96,12 @@ RankState::create(const std::vector<const ManifestFunction *> &functions,
       state.inputsEnd = state.memoryBytes;
   }
   state.memoryBytes = std::max(state.memoryBytes, alignment);
-  void *memory = mmap(nullptr, state.memoryBytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    uint64_t wanted = state.memoryBytes;
-    return fail("cannot reserve ", wanted,
-                " bytes for parameters and batches: ", std::strerror(errno));
-  }
-  state.memory = static_cast<char *>(memory);
-  if (state.memoryBytes >= hugePageThreshold)
-    madvise(memory, state.memoryBytes, MADV_HUGEPAGE);
+  Expected<Pages> pages = Pages::make(state.memoryBytes);
+  if (pages.failed())
+    return pages.error().withContext("parameters and batches: ");
+  state.memory = pages.take();
   for (Slot &slot : state.slots)
-    slot.data = state.memory + slot.offset;
+    slot.data = state.memory.data() + slot.offset;
   state.refresh();
   return state;
 }
@@ -124,22 +115,6 @@ static void storeDefault(Slot &slot) {
 void RankState::storeDefaults() {
   for (Slot &slot : slots)
     storeDefault(slot);
-}
-
-RankState::RankState(RankState &&other) noexcept { *this = std::move(other); }
-
-RankState &RankState::operator=(RankState &&other) noexcept {
-  std::swap(slots, other.slots);
-  std::swap(bindings, other.bindings);
-  std::swap(memory, other.memory);
-  std::swap(memoryBytes, other.memoryBytes);
-  std::swap(inputsEnd, other.inputsEnd);
-  return *this;
-}
-
-RankState::~RankState() {
-  if (memory)
-    munmap(memory, memoryBytes);
 }
 
 Binding &RankState::bindingOf(const ManifestFunction &function) {

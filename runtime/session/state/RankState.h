@@ -20,6 +20,7 @@
 #include "files/Manifest.h"
 #include "files/StateFile.h"
 #include "support/Error.h"
+#include "support/Pages.h"
 
 #include <map>
 #include <set>
@@ -80,12 +81,6 @@ public:
   /// zero, and takes no room until it is touched.
   static Expected<RankState>
   create(const std::vector<const ManifestFunction *> &functions, uint64_t rank);
-
-  RankState(RankState &&other) noexcept;
-  RankState &operator=(RankState &&other) noexcept;
-  RankState(const RankState &) = delete;
-  RankState &operator=(const RankState &) = delete;
-  ~RankState();
 
   /// Gives state with a default its values.
   void storeDefaults();
@@ -151,7 +146,7 @@ private:
 
   std::vector<Slot> slots;
   std::vector<Binding> bindings;
-  char *memory = nullptr;
+  Pages memory;
   uint64_t memoryBytes = 0, inputsEnd = 0;
 };
 

@@ -77,6 +77,7 @@ def adapts():
         assert names == ["", "one"], "exact is without 'narrow'"
         assert sum(p["current"] for p in network["plans"]) == 1
         assert 0 < network["communication"] and network["bandwidth"] > 0
+        assert 0 < network["review"] < 60e3
         assert len(network["ranks"]) == 2 and min(r["waited"] for r in network["ranks"]) == 0
         for c in network["collectives"]:
             assert c["kind"] == "all_reduce" and c["bytes"] > 0, c

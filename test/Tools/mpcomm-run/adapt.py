@@ -51,6 +51,25 @@ def tensors(name):
             for key, entry in header.items() if key != "__metadata__"}
 
 
+def check_trace():
+    """What both plans did, on tracks of both, and where one follows the other."""
+    with open(path("trace"), encoding="utf-8") as file:
+        events = [event for event in json.load(file)["traceEvents"] if event["pid"] == 0]
+    marks = [event for event in events if event["ph"] == "i"]
+    changed = [mark for mark in marks if mark["name"] == "step 7, another plan: 'narrow'"]
+    assert len(changed) == 1, marks
+    tracks = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
+    assert len(set(tracks)) == len(tracks) and tracks[0] == "compute", tracks
+    spans = [event for event in events if event["ph"] == "X"]
+    assert all(event["tid"] < len(tracks) for event in spans)
+    assert [e["ts"] + e["dur"] for e in spans] == sorted(e["ts"] + e["dur"] for e in spans)
+    # The program reduces each of two gradients and the loss alone, in f32.
+    reduced = [event for event in spans if event["cat"] == "collective"]
+    before = [event for event in reduced if event["ts"] < changed[0]["ts"]]
+    assert len(before) >= 7 * 3 and len(reduced) > len(before), (len(before), len(reduced))
+    assert {e["args"]["bytes"] for e in reduced[-3:]} != {e["args"]["bytes"] for e in before[:3]}
+
+
 def main():
     subprocess.run([COMPILER, os.path.join(ROOT, "docs/examples/linear.mlir"), "-o",
                     path("step.so"), "--np=2", "--options=buckets=none", "--variant=one: buckets=one",
@@ -95,9 +114,7 @@ def main():
         path("resumed"))
     assert losses("resumed") == both[7:], "a resumed run has other losses"
     run("--variant", "narrow", "--variant-after", "7", "--trace", path("trace"))
-    with open(path("trace"), encoding="utf-8") as file:
-        marks = [event["name"] for event in json.load(file)["traceEvents"] if event["ph"] == "i"]
-    assert "step 7, another plan: 'narrow'" in marks, marks
+    check_trace()
     run("--variant-after", "7", fails="--variant-after requires --variant")
     for other in (("--adapt", "exact"), ("--profile", path("p")), ("--timeline", path("p"))):
         run("--variant", "narrow", "--variant-after", "7", *other, fails="--variant-after excludes")

@@ -13,7 +13,8 @@
 // CHECK-SAME: %[[RES:[^:]*]]: tensor<8xf32> {{{[^}]*}}mpcomm.name = "w.residual"
 // CHECK: %[[ALL:.*]] = mpcomm.broadcast_in_dim %[[SCALE]]
 // CHECK: %[[LEFT:.*]] = arith.mulf %[[RES]], %[[ALL]]
-// CHECK: arith.addf %{{.*}}, %[[LEFT]]
+// CHECK: %[[SHARES:.*]] = mpcomm.reshape %[[LEFT]]
+// CHECK: arith.addf %{{.*}}, %[[SHARES]]
 // CHECK: mpcomm.all_to_all
 // CHECK: %[[BACK:.*]] = mpcomm.broadcast_in_dim %[[SCALE]]
 // CHECK: %[[LOST:.*]] = arith.divf %{{.*}}, %[[BACK]]

@@ -21,7 +21,14 @@ func.func @train_step(
   // CHECK: %[[ROWS:.*]] = mpcomm.concatenate
   // CHECK: %[[N:.*]] = mpcomm.dot_general %[[ROWS]], %[[M]], contracting_dims = [1] x [0] : (tensor<2x64xf32>, tensor<64x32xf32>) -> tensor<2x32xf32>
   // CHECK: %[[R:.*]] = mpcomm.all_reduce(%[[N]]) on @mesh axes ["dp"] mean : tensor<2x32xf32>
-  // CHECK: %[[MEAN:.*]] = mpcomm.dot_general %[[ROWS]], %[[R]], contracting_dims = [0] x [0] : (tensor<2x64xf32>, tensor<2x32xf32>) -> tensor<64x32xf32>
+  // Two terms are added where the mean is read.
+  // CHECK: mpcomm.slice %[[ROWS]], starts = [0, 0]
+  // CHECK: mpcomm.slice %[[R]], starts = [0, 0]
+  // CHECK: %[[FIRST:.*]] = arith.mulf %{{.*}}, %{{.*}} : tensor<64x32xf32>
+  // CHECK: mpcomm.slice %[[ROWS]], starts = [1, 0]
+  // CHECK: mpcomm.slice %[[R]], starts = [1, 0]
+  // CHECK: %[[SECOND:.*]] = arith.mulf %{{.*}}, %{{.*}} : tensor<64x32xf32>
+  // CHECK: %[[MEAN:.*]] = arith.addf %[[FIRST]], %[[SECOND]]
   // CHECK: %[[LOST:.*]] = arith.subf %[[M]], %[[MEAN]]
   // CHECK: mpcomm.all_reduce(%{{.*}}) on @mesh axes ["dp"] mean : tensor<8x4xf32>
   // CHECK: mpcomm.sgd_update %[[W]], %[[MEAN]],

@@ -47,6 +47,7 @@ WARMUP = 3
 CPU_GROUPS = "/sys/fs/cgroup"
 # name: options beside the cluster of the rate that it is for
 PLANS = {"": "", "half": "wire=bf16", "narrow": "wire=i8"}
+THIN = {"thin": "low-rank=2"}
 EXACT = {"": "buckets=none overlap=false", "buckets": "", "one": "buckets=one"}
 
 
@@ -115,8 +116,8 @@ class Bench:
     def __init__(self, a, links, folder):
         self.a, self.links, self.folder = a, links, folder
         self.cores = sorted(os.sched_getaffinity(0))
-        self.plans = EXACT if a.exact else PLANS
-        self.numerics = "exact" if a.exact else "i8"
+        self.plans = EXACT if a.exact else {**PLANS, **THIN} if a.thin else PLANS
+        self.numerics = "exact" if a.exact else "low-rank" if a.thin else "i8"
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -296,7 +297,7 @@ class Bench:
 
     def steady(self, rate, plan):
         a = self.a
-        ratios, switches = [], 0
+        ratios, switches, shares = [], 0, []
         for _ in range(a.rounds):
             before = self.alone(rate, plan, a.steady)
             with_it = self.alone(rate, plan, a.steady, "--adapt", self.numerics,
@@ -305,12 +306,15 @@ class Bench:
             with open(self.path("monitor")) as monitor:
                 looks = [json.loads(line) for line in monitor]
             switches += looks[-1]["switches"]
+            # A step's time ends before the look at it.
+            shares.append(statistics.mean(look["review"] for look in looks) / a.every / before)
             for look in looks:
                 if look["decision"]:
                     print(f"step {look['step']}, another plan: {look['decision']}")
         print(f"steady {rate}, {plan or 'the program'}: {switches} switches in "
               f"{a.rounds * (a.steady + WARMUP)} steps, step {statistics.median(ratios):.4f} of the "
-              f"plan alone ({' '.join(f'{r:.4f}' for r in ratios)})")
+              f"plan alone ({' '.join(f'{r:.4f}' for r in ratios)}), looks "
+              f"{100 * statistics.median(shares):.3f} % of it")
         sys.stdout.flush()
 
 
@@ -338,6 +342,7 @@ def main():
     p.add_argument("--svg", metavar="FILE", help="a picture of the run")
     p.add_argument("--exact", action="store_true",
                    help="plans that compute the same: buckets for each rate, and one for each tensor")
+    p.add_argument("--thin", action="store_true", help="with a plan that sends thin matrices, too")
     p.add_argument("--timeout", type=float, default=3000)
     p.add_argument("--mpcomm-import", default="mpcomm-import")
     p.add_argument("--mpcomm-compile", default="mpcomm-compile")

@@ -48,9 +48,34 @@ std::string streamName(uint32_t stream, const Manifest &manifest) {
   return name + " (" + text + ")";
 }
 
+/// The tracks of a rank: streams of all programs, those of one name together.
+class Tracks {
+public:
+  explicit Tracks(const std::vector<Manifest> &manifests) {
+    for (const Manifest &manifest : manifests) {
+      std::vector<size_t> &streams = numbers.emplace_back();
+      for (uint32_t i = 0; i <= manifest.communicators.size(); ++i) {
+        std::string name = streamName(i, manifest);
+        auto known = std::find(names.begin(), names.end(), name);
+        streams.push_back(size_t(known - names.begin()));
+        if (known == names.end())
+          names.push_back(name);
+      }
+    }
+  }
+  const std::vector<std::string> &all() const { return names; }
+  size_t of(uint32_t program, uint32_t stream) const {
+    return numbers.at(program).at(stream);
+  }
+
+private:
+  std::vector<std::string> names;
+  std::vector<std::vector<size_t>> numbers; // of each program's streams
+};
+
 /// The lines that name the process and its tracks.
 std::vector<std::string> describeRank(uint64_t rank, uint64_t dropped,
-                                      const Manifest &manifest) {
+                                      const Tracks &tracks) {
   std::string pid = std::to_string(rank);
   auto meta = [&](const char *what, uint64_t track, const std::string &args) {
     return std::string("{\"ph\":\"M\",\"name\":\"") + what +
@@ -64,17 +89,18 @@ std::vector<std::string> describeRank(uint64_t rank, uint64_t dropped,
     lines.push_back(meta("process_labels", 0,
                          "\"labels\":\"the first " + std::to_string(dropped) +
                              " events are lost\""));
-  for (uint32_t stream = 0; stream <= manifest.communicators.size(); ++stream)
-    lines.push_back(meta("thread_name", stream,
-                         "\"name\":" + quoted(streamName(stream, manifest))));
+  for (size_t track = 0; track < tracks.all().size(); ++track)
+    lines.push_back(
+        meta("thread_name", track, "\"name\":" + quoted(tracks.all()[track])));
   return lines;
 }
 
-std::string render(const TraceEvent &event, uint64_t rank, uint64_t origin) {
+std::string render(const TraceEvent &event, size_t track, uint64_t rank,
+                   uint64_t origin) {
   std::string line = "{\"ph\":\"X\",\"name\":" + quoted(event.name);
   line += std::string(",\"cat\":\"") + mprt::nameOf(event.kind) + "\"";
   line += ",\"pid\":" + std::to_string(rank);
-  line += ",\"tid\":" + std::to_string(event.stream);
+  line += ",\"tid\":" + std::to_string(track);
   line += ",\"ts\":" + microseconds(event.begin - origin);
   line += ",\"dur\":" + microseconds(event.end - event.begin);
   line += ",\"args\":{\"location\":" + quoted(event.location) +
@@ -153,13 +179,17 @@ std::string render(const TraceMark &mark, uint64_t rank, uint64_t origin) {
 
 /// The lines of this rank, with times from `origin` on. Rank 0 tells the marks.
 std::vector<std::string> linesOf(const RunSession &session,
-                                 const Manifest &manifest,
+                                 const std::vector<Manifest> &manifests,
                                  const RecordedTrace &trace, uint64_t origin,
                                  const std::vector<TraceMark> &marks) {
+  Tracks tracks(manifests);
   std::vector<std::string> lines =
-      describeRank(session.index(), trace.dropped, manifest);
-  for (const TraceEvent &event : trace.events)
-    lines.push_back(render(event, session.index(), origin));
+      describeRank(session.index(), trace.dropped, tracks);
+  for (size_t i = 0; i < trace.events.size(); ++i) {
+    const TraceEvent &event = trace.events[i];
+    lines.push_back(render(event, tracks.of(trace.programs[i], event.stream),
+                           session.index(), origin));
+  }
   if (session.index() == 0)
     for (const TraceMark &mark : marks)
       lines.push_back(render(mark, session.index(), origin));
@@ -178,16 +208,19 @@ Expected<RecordedTrace> mpcomm::run::traceOf(const RunSession &session) {
                               &trace.dropped))
       return error;
   } while (found.size() < count);
-  for (const mpcomm_trace_event &event : found)
+  for (const mpcomm_trace_event &event : found) {
+    trace.programs.push_back(event.program);
     trace.events.push_back({static_cast<TraceEvent::Kind>(event.kind),
                             event.stream, event.name, event.location,
                             event.begin, event.end, event.bytes, event.queued,
                             event.position, event.flops, event.type,
                             event.waited_stream, event.collective});
+  }
   return trace;
 }
 
-Error mpcomm::run::writeTrace(const std::string &path, const Manifest &manifest,
+Error mpcomm::run::writeTrace(const std::string &path,
+                              const std::vector<Manifest> &manifests,
                               const RunSession &session,
                               const std::vector<TraceMark> &marks) {
   std::optional<TraceFile> file;
@@ -207,7 +240,7 @@ Error mpcomm::run::writeTrace(const std::string &path, const Manifest &manifest,
     return error;
   uint64_t origin = *std::min_element(firsts.begin(), firsts.end());
   std::vector<std::string> lines =
-      linesOf(session, manifest, *trace, origin, marks);
+      linesOf(session, manifests, *trace, origin, marks);
 
   // Cut between events, so that rank 0 writes whatever arrives.
   size_t next = 0;
@@ -224,7 +257,7 @@ Error mpcomm::run::writeTrace(const std::string &path, const Manifest &manifest,
 }
 
 Error mpcomm::run::writeOwnTrace(const std::string &path,
-                                 const Manifest &manifest,
+                                 const std::vector<Manifest> &manifests,
                                  const RunSession &session,
                                  const std::vector<TraceMark> &marks) {
   Expected<RecordedTrace> trace = traceOf(session);
@@ -233,7 +266,7 @@ Error mpcomm::run::writeOwnTrace(const std::string &path,
   TraceFile file(path);
   Error status = file.open();
   for (const std::string &line :
-       linesOf(session, manifest, *trace, firstOf(trace->events), marks))
+       linesOf(session, manifests, *trace, firstOf(trace->events), marks))
     if (status.ok())
       status = file.add(",\n" + line);
   return status.failed() ? status : file.close();

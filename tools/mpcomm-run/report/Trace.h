@@ -28,6 +28,8 @@ inline constexpr uint32_t tracedEvents = 1u << 18;
 
 struct RecordedTrace {
   std::vector<TraceEvent> events;
+  /// Parallel to `events`: the number of the program that ran it.
+  std::vector<uint32_t> programs;
   /// How many before them are lost.
   uint64_t dropped = 0;
 };
@@ -42,14 +44,17 @@ struct TraceMark {
 Expected<RecordedTrace> traceOf(const RunSession &session);
 
 /// Brings the events of all ranks to rank 0, which writes `path` with its
-/// `marks` across all tracks. All ranks call it.
-Error writeTrace(const std::string &path, const Manifest &manifest,
+/// `marks` across all tracks. `manifests` are those of all programs, by number;
+/// their streams of one name are one track. All ranks call it.
+Error writeTrace(const std::string &path,
+                 const std::vector<Manifest> &manifests,
                  const RunSession &session,
                  const std::vector<TraceMark> &marks);
 
 /// Writes the events and marks of this rank alone; for a run that has failed,
 /// after which nobody can be asked for theirs.
-Error writeOwnTrace(const std::string &path, const Manifest &manifest,
+Error writeOwnTrace(const std::string &path,
+                    const std::vector<Manifest> &manifests,
                     const RunSession &session,
                     const std::vector<TraceMark> &marks);
 

@@ -66,14 +66,22 @@ Error Trainer::choosePlan() {
                     "', expected one of", known.empty() ? " none" : known);
 }
 
-Expected<Manifest> Trainer::planManifest() const {
+Expected<Trainer::Plans> Trainer::loadedPlans() const {
   auto info = sized<mpcomm_session_info>();
   if (Error error = session(mpcomm_session_describe, &info))
     return error;
-  const char *json = nullptr;
-  if (Error error = session(mpcomm_session_manifest, info.current, &json))
-    return error;
-  return mprt::parseManifest(json);
+  Plans plans;
+  plans.current = info.current;
+  for (uint32_t number = 0; number < info.programs; ++number) {
+    const char *json = nullptr;
+    if (Error error = session(mpcomm_session_manifest, number, &json))
+      return error;
+    Expected<Manifest> manifest = mprt::parseManifest(json);
+    if (manifest.failed())
+      return manifest.error();
+    plans.manifests.push_back(manifest.take());
+  }
+  return plans;
 }
 
 Error Trainer::startToAdapt() {
@@ -477,10 +485,14 @@ Error Trainer::writeSteps() {
   Expected<RecordedTrace> trace = traceOf(session);
   if (trace.failed())
     return trace.error();
-  Expected<Manifest> plan = planManifest();
-  if (plan.failed())
-    return plan.error();
-  const std::vector<TraceEvent> &events = trace->events;
+  Expected<Plans> plans = loadedPlans();
+  if (plans.failed())
+    return plans.error();
+  const Manifest *plan = &plans->manifests[plans->current];
+  std::vector<TraceEvent> events;
+  for (size_t i = 0; i < trace->events.size(); ++i)
+    if (trace->programs[i] == plans->current)
+      events.push_back(trace->events[i]);
   std::vector<StepSpan> steps = completeSteps(spans, events, trace->dropped);
   // One rank of each stage; where there are none, rank 0.
   bool shows = job.dataRank == 0;
@@ -490,7 +502,7 @@ Error Trainer::writeSteps() {
                      job.ranks,
                      plan->places,
                      session.index(),
-                     &*plan,
+                     plan,
                      session.hasOneMachine()};
   // Rank 0 writes what all have made.
   auto write = [&](const std::string &path, const std::string &mine,
@@ -548,9 +560,9 @@ Error Trainer::writeTraces() {
       return error;
   if (!job.outputs.trace)
     return {};
-  Expected<Manifest> plan = planManifest();
-  return plan ? writeTrace(job.options.trace, *plan, session, marks)
-              : plan.error();
+  Expected<Plans> plans = loadedPlans();
+  return plans ? writeTrace(job.options.trace, plans->manifests, session, marks)
+               : plans.error();
 }
 
 Error Trainer::run() {
@@ -592,9 +604,10 @@ Error Trainer::run() {
     if (status.failed()) {
       report->interrupt();
       // What led there is what the trace was asked for.
-      Expected<Manifest> plan = planManifest();
-      if (plan && session.index() == 0 && !job.options.trace.empty())
-        (void)writeOwnTrace(job.options.trace, *plan, session, marks);
+      Expected<Plans> plans = loadedPlans();
+      if (plans && session.index() == 0 && !job.options.trace.empty())
+        (void)writeOwnTrace(job.options.trace, plans->manifests, session,
+                            marks);
       return status;
     }
     if (Error error = finish())

@@ -67,8 +67,12 @@ private:
   /// the network.
   Error choosePlan();
   Error startToAdapt();
-  /// Of the plan in use, of which the session has a trace.
-  Expected<Manifest> planManifest() const;
+  /// Manifests of all plans that are loaded, by number, and which is in use.
+  struct Plans {
+    std::vector<Manifest> manifests;
+    uint32_t current = 0;
+  };
+  Expected<Plans> loadedPlans() const;
   /// What the last look at the network saw, where that is written.
   Error writeMonitor();
   /// Reports `text`, and marks it in the trace.

@@ -71,7 +71,8 @@ GenerateKernelsPass::generate(func::FuncOp kernel,
       status = success();
     }
   } else if (auto model = KernelModel::build(kernel, layouts)) {
-    Schedule schedule = Schedule::compute(*model, vectorBits, unrollColumns);
+    Schedule schedule =
+        Schedule::compute(*model, vectorBits, unrollColumns, cacheBytes);
     function->setAttr(mprt::kMovedBytesAttr,
                       b.getI64IntegerAttr(countMovedBytes(*model)));
     status = emitKernel(*model, schedule, function);

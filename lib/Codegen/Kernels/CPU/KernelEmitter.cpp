@@ -52,6 +52,8 @@ private:
     Value flat;
     Type element;
     KernelAccess access;
+    /// What the terms are added to, where that is not in memory.
+    TypedAttr start = {};
   };
 
   LogicalResult prepareTargets();
@@ -63,6 +65,10 @@ private:
     if (model.rows().empty())
       eval.entry = b;
   }
+  /// `total` and what its reduction starts from; `start` gives what is no
+  /// constant.
+  Value addStart(Operation *combiner, TypedAttr constant,
+                 llvm::function_ref<Value()> start, Value total);
   void emitBlock(MutableArrayRef<Row> rows);
   void emitPass(MutableArrayRef<Row> rows);
   void emitChunk(MutableArrayRef<Row> rows, MutableArrayRef<Chunk> chunks,
@@ -128,6 +134,11 @@ LogicalResult KernelEmitter::prepareTargets() {
     Target target{eval.flat(argument), element, store->access};
     TypedAttr init =
         matchUniformTensor(result.op.getDpsInitOperand(result.index)->get());
+    if (init && schedule.sumsInBlock) {
+      target.start = init;
+      targets[value] = target;
+      return;
+    }
     bool scratch = computeType(element) != element;
     if (scratch) {
       Type type = computeType(element);
@@ -190,12 +201,27 @@ void KernelEmitter::addToColumns(Value tensor, Row &row, Chunk &chunk,
   const KernelResult &result = model.results.find(tensor)->second;
   Value at = eval.indexAt(target.access, row, chunk);
   int64_t stride = target.access.strides[model.column()];
-  Value old = loadLanes(eval.code, loc, target.flat, at, stride, chunk.width,
-                        chunk.mask);
-  old = fromMemory(eval.code, loc, old, target.element);
-  Value sum = combine(eval.code, loc, result.combiner, old, total);
+  Value sum = addStart(
+      result.combiner, target.start,
+      [&] {
+        if (target.start)
+          return eval.lanes(eval.constant(target.start), row, chunk);
+        return fromMemory(eval.code, loc,
+                          loadLanes(eval.code, loc, target.flat, at, stride,
+                                    chunk.width, chunk.mask),
+                          target.element);
+      },
+      total);
   storeLanes(eval.code, loc, target.flat, at, stride,
              toMemory(eval.code, loc, sum, target.element), chunk.mask);
+}
+
+Value KernelEmitter::addStart(Operation *combiner, TypedAttr constant,
+                              llvm::function_ref<Value()> start, Value total) {
+  bool isNeutral = constant == neutralOf(combiner);
+  if (auto number = dyn_cast_or_null<FloatAttr>(constant))
+    isNeutral |= isa<arith::AddFOp>(combiner) && number.getValue().isZero();
+  return isNeutral ? total : combine(eval.code, loc, combiner, start(), total);
 }
 
 void KernelEmitter::storeBuffers(Row &row, Chunk &chunk) {
@@ -270,7 +296,7 @@ void KernelEmitter::emitChunk(MutableArrayRef<Row> rows,
       auto [tensor, result] = columnSum;
       Value term = termOf(*result, row, chunk);
       // Rows of a block go to one sum only if it reduces the innermost row.
-      if (!model.rows().empty() && result->dims.test(model.column() - 1))
+      if (!model.rows().empty() && result->dims.test(schedule.innermostRow()))
         addToColumns(tensor, row, chunk, term);
       else
         total = total ? combine(eval.code, loc, result->combiner, total, term)
@@ -386,14 +412,9 @@ void KernelEmitter::emitPass(MutableArrayRef<Row> rows) {
         addToTarget(sum.tensor, row, total);
         continue;
       }
-      TypedAttr start = matchUniformTensor(init.get());
-      bool isNeutral = start == neutralOf(combiner);
-      if (auto number = dyn_cast_or_null<FloatAttr>(start))
-        isNeutral |= isa<arith::AddFOp>(combiner) && number.getValue().isZero();
-      if (!isNeutral)
-        total = combine(eval.code, loc, combiner,
-                        eval.operand(init, row, nullptr), total);
-      row.values[sum.tensor] = total;
+      row.values[sum.tensor] = addStart(
+          combiner, matchUniformTensor(init.get()),
+          [&] { return eval.operand(init, row, nullptr); }, total);
     }
   }
 }
@@ -444,7 +465,7 @@ void KernelEmitter::emitRows() {
     return;
   }
   OpBuilder end = eval.code;
-  SmallVector<Value> coordinates;
+  SmallVector<Value> coordinates(sizes.size());
   auto open = [&](int64_t from, int64_t to, int64_t step) {
     auto loop = scf::ForOp::create(
         eval.code, loc, indexConstant(eval.code, loc, from),
@@ -456,13 +477,14 @@ void KernelEmitter::emitRows() {
     setRow(eval.code);
     return loop.getInductionVar();
   };
-  for (int64_t size : sizes.drop_back())
-    coordinates.push_back(open(0, size, 1));
+  for (int dim : ArrayRef(schedule.rowOrder).drop_back())
+    coordinates[dim] = open(0, sizes[dim], 1);
   OpBuilder innermost = eval.code;
-  int64_t inBlocks = sizes.back() / schedule.rowBlock * schedule.rowBlock;
+  int64_t size = sizes[schedule.innermostRow()];
+  int64_t inBlocks = size / schedule.rowBlock * schedule.rowBlock;
   for (auto [from, to, step] :
        {std::tuple(int64_t(0), inBlocks, schedule.rowBlock),
-        std::tuple(inBlocks, sizes.back(), int64_t(1))}) {
+        std::tuple(inBlocks, size, int64_t(1))}) {
     if (from == to)
       continue;
     eval.code = innermost;
@@ -471,8 +493,8 @@ void KernelEmitter::emitRows() {
     for (auto [i, row] : llvm::enumerate(rows)) {
       row.inBlock = i;
       row.coordinates = coordinates;
-      row.coordinates.push_back(addScaled(eval.code, loc, first,
-                                          indexConstant(eval.code, loc, i), 1));
+      row.coordinates[schedule.innermostRow()] =
+          addScaled(eval.code, loc, first, indexConstant(eval.code, loc, i), 1);
     }
     emitBlock(rows);
   }

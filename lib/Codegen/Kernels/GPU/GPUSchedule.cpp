@@ -17,6 +17,8 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
+#include <limits>
+
 using namespace mlir;
 
 namespace mpcomm::kernels {
@@ -317,7 +319,8 @@ void GPUPlanner::planRows() {
 
 void GPUPlanner::run() {
   schedule.passes = Schedule::compute(model, /*vectorBits=*/32,
-                                      /*unrollColumns=*/0);
+                                      /*unrollColumns=*/0,
+                                      std::numeric_limits<int64_t>::max());
   // What several passes need is kept with its row, or computed again.
   schedule.passes.bufferedIn.clear();
   schedule.passes.tiled = false;

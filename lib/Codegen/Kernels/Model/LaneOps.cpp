@@ -11,7 +11,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernels/Model/LaneOps.h"
+#include "Kernels/Model/KernelModel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
@@ -198,8 +200,55 @@ void allowContraction(Operation *op) {
               arith::FastMathFlagsAttr::get(op->getContext(), flags));
 }
 
+/// Whether `value`, in the body of an op on tensors, is a magnitude.
+static bool isMagnitude(Value value) {
+  while (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto op = dyn_cast<linalg::LinalgOp>(argument.getOwner()->getParentOp());
+    if (!op || argument.getArgNumber() >= op.getNumDpsInputs())
+      return false;
+    auto read = dyn_cast<OpResult>(op->getOperand(argument.getArgNumber()));
+    auto source = read ? dyn_cast<linalg::LinalgOp>(read.getOwner()) : nullptr;
+    if (!source)
+      return false;
+    value =
+        source.getBlock()->getTerminator()->getOperand(read.getResultNumber());
+  }
+  return value.getDefiningOp<math::AbsFOp>();
+}
+
+/// Whether `combiner` finds the largest of magnitudes, from a constant on: of
+/// what is ordered as the integers of the same bits are, NaN last. (Only a NaN
+/// with a sign would be first.)
+static bool isOfMagnitudes(Operation *combiner) {
+  if (!isa<arith::MaximumFOp>(combiner))
+    return false;
+  auto op = dyn_cast<linalg::LinalgOp>(combiner->getParentOp());
+  bool isOfTerms =
+      op && llvm::all_of(combiner->getOperands(), [&](Value value) {
+        auto argument = dyn_cast<BlockArgument>(value);
+        return isMagnitude(value) ||
+               (argument && argument.getArgNumber() >= op.getNumDpsInputs());
+      });
+  return isOfTerms && llvm::all_of(op.getDpsInits(), [](Value init) {
+           auto start = dyn_cast_or_null<FloatAttr>(matchUniformTensor(init));
+           return start && !start.getValue().isNaN();
+         });
+}
+
 Value combine(OpBuilder &b, Location loc, Operation *combiner, Value lhs,
               Value rhs) {
+  if (isOfMagnitudes(combiner)) {
+    Type floats = lhs.getType();
+    Type bits = withLanesOf(
+        b.getIntegerType(getElementTypeOrSelf(floats).getIntOrFloatBitWidth()),
+        floats);
+    auto toBits = [&](Value value) {
+      return arith::BitcastOp::create(b, loc, bits, value);
+    };
+    Value left = toBits(lhs), right = toBits(rhs);
+    return arith::BitcastOp::create(
+        b, loc, floats, arith::MaxSIOp::create(b, loc, left, right));
+  }
   OperationState state(loc, combiner->getName());
   state.addOperands({lhs, rhs});
   state.addTypes(lhs.getType());

@@ -27,6 +27,10 @@ static constexpr int kCostOfBuffer = 12;
 static constexpr int64_t kRegistersForRow = 24;
 /// Rows at a time where columns are summed: saves loads and stores of sums.
 static constexpr int64_t kRowsAtATime = 4;
+/// The same where these are all terms.
+static constexpr int64_t kMostTermsAtATime = 8;
+/// Places of memory that are read side by side as fast as one after the other.
+static constexpr int64_t kMostStreams = 32;
 /// Instructions of a chunk that may be repeated for each row of a tile.
 static constexpr int kCostOfTile = 40;
 /// Bytes of stack that one buffered row may take.
@@ -61,7 +65,7 @@ class Planner {
 public:
   Planner(const KernelModel &model, Schedule &schedule)
       : model(model), schedule(schedule) {}
-  void run(unsigned vectorBits, unsigned unrollColumns);
+  void run(unsigned vectorBits, unsigned unrollColumns, int64_t cacheBytes);
 
 private:
   const KernelResult *resultOf(Value value) const {
@@ -72,6 +76,7 @@ private:
   void findCosts();
   void findNeeds();
   void chooseWidth(unsigned vectorBits);
+  void chooseRowOrder(int64_t cacheBytes);
   void chooseRowBlock();
   void chooseTiles();
   /// Registers that a row takes if its values live on between passes.
@@ -201,22 +206,60 @@ void Planner::chooseWidth(unsigned vectorBits) {
     schedule.width /= 2;
 }
 
+/// Sums of columns that do not fit into a cache are not gone through once for
+/// each of their few terms: rows that are summed come innermost.
+void Planner::chooseRowOrder(int64_t cacheBytes) {
+  llvm::append_range(schedule.rowOrder, llvm::seq<int>(0, model.rows().size()));
+  SmallBitVector reduced;
+  int64_t bytes = 0;
+  for (const Store &store : model.stores) {
+    const KernelResult &result = model.results.find(store.value)->second;
+    if (result.kind != ResultKind::Accumulate ||
+        !result.dims.test(model.column()) || result.reduced.none() ||
+        (!reduced.empty() && result.reduced != reduced))
+      return;
+    reduced = result.reduced;
+    MemRefType layout = model.layouts[store.access.argument];
+    bytes = std::max(bytes, layout.getNumElements() *
+                                layout.getElementTypeBitWidth() / 8);
+  }
+  int64_t terms = 1;
+  for (int dim : reduced.set_bits())
+    terms *= model.sizes[dim];
+  if (bytes <= cacheBytes || terms > kMostStreams)
+    return;
+  llvm::stable_sort(schedule.rowOrder, [&](int one, int other) {
+    return reduced.test(one) < reduced.test(other);
+  });
+  schedule.sumsInBlock =
+      reduced.count() == 1 &&
+      model.sizes[schedule.innermostRow()] <= kMostTermsAtATime;
+}
+
 void Planner::chooseRowBlock() {
-  if (model.rows().empty() || model.rows().back() < kRowsAtATime)
+  if (model.rows().empty())
+    return;
+  int64_t rows = model.sizes[schedule.innermostRow()];
+  if (schedule.sumsInBlock) {
+    schedule.rowBlock = rows;
+    return;
+  }
+  if (rows < kRowsAtATime)
     return;
   for (Value value : model.order) {
     const KernelResult &result = model.results.find(value)->second;
     if (result.kind == ResultKind::Accumulate &&
         result.dims.test(model.column()) &&
-        result.reduced.test(model.column() - 1))
+        result.reduced.test(schedule.innermostRow()))
       schedule.rowBlock = kRowsAtATime;
   }
 }
 
 void Planner::chooseTiles() {
   // The code of a chunk is repeated for each row of the tile.
-  if (schedule.rowBlock > 1 || schedule.passes != 1 || total > kCostOfTile ||
-      model.rows().empty() || model.rows().back() < schedule.lanes)
+  if (schedule.rowBlock > 1 || !llvm::is_sorted(schedule.rowOrder) ||
+      schedule.passes != 1 || total > kCostOfTile || model.rows().empty() ||
+      model.rows().back() < schedule.lanes)
     return;
   for (const auto &entry : model.accesses)
     schedule.tiled |= Schedule::isTiled(model, entry.second);
@@ -226,10 +269,12 @@ void Planner::chooseTiles() {
   schedule.width = schedule.lanes;
 }
 
-void Planner::run(unsigned vectorBits, unsigned unrollColumns) {
+void Planner::run(unsigned vectorBits, unsigned unrollColumns,
+                  int64_t cacheBytes) {
   findPasses();
   findCosts();
   findNeeds();
+  chooseRowOrder(cacheBytes);
   chooseRowBlock();
   chooseWidth(vectorBits);
   chooseTiles();
@@ -242,10 +287,10 @@ void Planner::run(unsigned vectorBits, unsigned unrollColumns) {
 }
 
 Schedule Schedule::compute(const KernelModel &model, unsigned vectorBits,
-                           unsigned unrollColumns) {
+                           unsigned unrollColumns, int64_t cacheBytes) {
   Schedule schedule;
   if (model.hasColumn())
-    Planner(model, schedule).run(vectorBits, unrollColumns);
+    Planner(model, schedule).run(vectorBits, unrollColumns, cacheBytes);
   return schedule;
 }
 

@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // In which pass over the columns of a row each result is computed, which
-// results are kept from one pass to the next, and how wide and how many rows
-// at a time.
+// results are kept from one pass to the next, how wide and how many rows at a
+// time, and in which order rows come.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,8 +31,13 @@ struct Schedule {
   int64_t lanes = 16, width = 64;
   /// All chunks of a row are unrolled, and values live on between passes.
   bool keepRow = false;
+  /// Dimensions of rows, from the outermost loop to the innermost.
+  llvm::SmallVector<int> rowOrder;
   /// Rows of the innermost row dimension that are computed together.
   int64_t rowBlock = 1;
+  /// Each sum of columns has all its terms in one block of rows, which stores
+  /// it: there is nothing to add to.
+  bool sumsInBlock = false;
   /// Accesses that are contiguous along the innermost row dimension, not along
   /// the column, are transposed in tiles of `lanes` rows and columns.
   bool tiled = false;
@@ -41,10 +46,11 @@ struct Schedule {
   static bool isTiled(const KernelModel &model, const KernelAccess &access);
 
   int lastPass() const { return passes - 1; }
+  int innermostRow() const { return rowOrder.back(); }
 
   /// Linear in the size of the kernel (times the number of passes).
   static Schedule compute(const KernelModel &model, unsigned vectorBits,
-                          unsigned unrollColumns);
+                          unsigned unrollColumns, int64_t cacheBytes);
 };
 
 /// True if `op` has the column among its loops.

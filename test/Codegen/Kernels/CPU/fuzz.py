@@ -6,6 +6,7 @@
 # RUN: %python %s %mpcomm-opt %cc 1 40
 # RUN: %python %s %mpcomm-opt %cc 2 40 vector-bits=256
 # RUN: %python %s %mpcomm-opt %cc 3 40 unroll-columns=0
+# RUN: %python %s %mpcomm-opt %cc 4 40 cache-bytes=0
 
 import os
 import random

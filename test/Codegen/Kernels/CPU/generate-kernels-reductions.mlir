@@ -162,6 +162,85 @@ func.func private @column_sum(%x: tensor<10x32xf32>, %d: tensor<32xf32>) -> tens
   return %r : tensor<32xf32>
 }
 
+// Sums that fit into no cache are not gone through once for each of few terms:
+// the terms come innermost, and what one block of rows has all terms of is
+// stored without a start.
+// CHECK-LABEL: func.func private @large_sums(
+// CHECK-SAME: %{{.*}}: memref<3x512x256xf32>, %[[D:.*]]: memref<512x256xf32>
+// CHECK-NOT: vector.store
+// CHECK: scf.for %{{.*}} = %c0 to %c131072 step %c32
+// CHECK-COUNT-3: vector.load %{{.*}} : memref<393216xf32>
+// CHECK-NOT: vector.load
+// CHECK: vector.store
+// CHECK-NOT: vector.store
+// CHECK: return
+func.func private @large_sums(%x: tensor<3x512x256xf32>, %d: tensor<512x256xf32>) -> tensor<512x256xf32> attributes {mpcomm.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %f = linalg.fill ins(%zero : f32) outs(%d : tensor<512x256xf32>) -> tensor<512x256xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, i, j) -> (n, i, j)>, affine_map<(n, i, j) -> (i, j)>], iterator_types = ["reduction", "parallel", "parallel"]}
+      ins(%x : tensor<3x512x256xf32>) outs(%f : tensor<512x256xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<512x256xf32>
+  return %r : tensor<512x256xf32>
+}
+
+// With more terms, blocks of them are added to what is there, a row of sums
+// after the other.
+// CHECK-LABEL: func.func private @more_large_sums(
+// CHECK: vector.store
+// CHECK: scf.for %{{.*}} = %c0 to %c512 step %c1
+// CHECK: scf.for %{{.*}} = %c0 to %c8 step %c4
+// CHECK: scf.for %{{.*}} = %c8 to %c10 step %c1
+// CHECK: return
+func.func private @more_large_sums(%x: tensor<10x512x256xf32>, %y: tensor<10x512xf32>, %d: tensor<512x256xf32>) -> tensor<512x256xf32> attributes {mpcomm.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %f = linalg.fill ins(%zero : f32) outs(%d : tensor<512x256xf32>) -> tensor<512x256xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, i, j) -> (n, i, j)>, affine_map<(n, i, j) -> (n, i)>, affine_map<(n, i, j) -> (i, j)>], iterator_types = ["reduction", "parallel", "parallel"]}
+      ins(%x, %y : tensor<10x512x256xf32>, tensor<10x512xf32>) outs(%f : tensor<512x256xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    %s = arith.addf %p, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<512x256xf32>
+  return %r : tensor<512x256xf32>
+}
+
+// The largest of magnitudes, and NaN, by the order of integers.
+// CHECK-LABEL: func.func private @largest_magnitude(
+// CHECK: math.absf
+// CHECK: arith.maxsi {{.*}} : vector<64xi32>
+// CHECK-NOT: arith.maximumf
+// CHECK: arith.maxsi {{.*}} : i32
+// CHECK-NOT: arith.maximumf
+// CHECK: return
+func.func private @largest_magnitude(%x: tensor<6x128xf32>, %d: tensor<6xf32>) -> tensor<6xf32> attributes {mpcomm.kernel} {
+  %lowest = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<6x128xf32>
+  %f = linalg.fill ins(%lowest : f32) outs(%d : tensor<6xf32>) -> tensor<6xf32>
+  %a = linalg.generic {indexing_maps = [#full, #full], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<6x128xf32>) outs(%e : tensor<6x128xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %s = math.absf %v : f32
+    linalg.yield %s : f32
+  } -> tensor<6x128xf32>
+  %r = linalg.generic {indexing_maps = [#full, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%a : tensor<6x128xf32>) outs(%f : tensor<6xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %s = arith.maximumf %o, %v : f32
+    linalg.yield %s : f32
+  } -> tensor<6xf32>
+  return %r : tensor<6xf32>
+}
+
+func.func @step_large(%x: memref<3x512x256xf32>, %y: memref<10x512x256xf32>, %s: memref<10x512xf32>, %z: memref<6x128xf32>, %d: memref<512x256xf32>, %e: memref<6xf32>) {
+  mprt.launch @large_sums ins(%x : memref<3x512x256xf32>) outs(%d : memref<512x256xf32>)
+  mprt.launch @more_large_sums ins(%y, %s : memref<10x512x256xf32>, memref<10x512xf32>) outs(%d : memref<512x256xf32>)
+  mprt.launch @largest_magnitude ins(%z : memref<6x128xf32>) outs(%e : memref<6xf32>)
+  return
+}
+
 // Rows and columns: one contiguous run, folded to one number at the end.
 // CHECK-LABEL: func.func private @total(
 // CHECK: scf.for {{.*}} = %c0 to %c320 step %c64 iter_args

@@ -274,8 +274,8 @@ def FuseMultiplyAddsPass : Pass<"mpcomm-fuse-multiply-adds"> {
   let summary = "Fuses products and sums into multiply-adds";
   let description = [{
     A sum or difference that may be contracted (`fastmath<contract>`) takes a
-    product that may and that nothing but such sums reads, its first operand
-    before its second. Nothing may be contracted afterwards, so that a value is
+    product that may and that nothing but such sums reads, its second operand
+    before its first: the term before the sum so far. Nothing may be contracted afterwards, so that a value is
     rounded in one way wherever it is computed: in lanes and at the ends of a
     tensor, of the whole and of a part of it.
 

@@ -254,6 +254,8 @@ PolicyDecision Policy::review(const PolicyInput &input) {
       options.gain, std::min(noiseFactor * noise[current].value, sureGain));
   if (expectations[best] > (1 - gain) * taken) {
     best = current;
+    // What a plan may save is what is not computing.
+    explores &= input.compute < (1 - options.gain) * taken;
     for (size_t plan = 0; explores && plan < all.size(); ++plan)
       if (isOpen(plan) && !isTried[plan] &&
           expectations[plan] < matchShare * taken)

@@ -1,17 +1,17 @@
-// Sums take products that may be contracted with them and that only such sums read, the first operand's before the
-// second's; what may not be contracted stays, and nothing may be afterwards.
+// Sums take products that may be contracted with them and that only such sums read, the second operand's before the
+// first's; what may not be contracted stays, and nothing may be afterwards.
 //
 // RUN: mpcomm-opt %s --mpcomm-fuse-multiply-adds | FileCheck %s
 
 // CHECK-LABEL: func.func @sums
 // CHECK-SAME: (%[[X:.*]]: vector<8xf32>, %[[Y:.*]]: vector<8xf32>, %[[Z:.*]]: vector<8xf32>)
+// CHECK-NEXT: %[[P:.*]] = arith.mulf %[[X]], %[[Y]] : vector<8xf32>
 // CHECK-NEXT: %[[A:.*]] = math.fma %[[X]], %[[Y]], %[[Z]] : vector<8xf32>
 // CHECK-NEXT: %[[NZ:.*]] = arith.negf %[[Z]]
 // CHECK-NEXT: %[[B:.*]] = math.fma %[[X]], %[[Y]], %[[NZ]]
 // CHECK-NEXT: %[[NX:.*]] = arith.negf %[[X]]
 // CHECK-NEXT: %[[C:.*]] = math.fma %[[NX]], %[[Y]], %[[Z]]
-// CHECK-NEXT: %[[Q:.*]] = arith.mulf %[[Z]], %[[Z]] fastmath<nnan>
-// CHECK-NEXT: %[[D:.*]] = math.fma %[[X]], %[[Y]], %[[Q]]
+// CHECK-NEXT: %[[D:.*]] = math.fma %[[Z]], %[[Z]], %[[P]]
 // CHECK-NEXT: return %[[A]], %[[B]], %[[C]], %[[D]]
 func.func @sums(%x: vector<8xf32>, %y: vector<8xf32>, %z: vector<8xf32>)
     -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
@@ -28,8 +28,8 @@ func.func @sums(%x: vector<8xf32>, %y: vector<8xf32>, %z: vector<8xf32>)
 // CHECK-LABEL: func.func @chain
 // CHECK-NEXT: %[[P:.*]] = arith.mulf %[[X:.*]], %[[Y:.*]] : f32
 // CHECK-NEXT: %[[N:.*]] = arith.subf %[[P]], %[[P]] : f32
-// CHECK-NEXT: %[[Q:.*]] = arith.mulf %[[Y]], %[[Z:.*]] : f32
-// CHECK-NEXT: %[[S:.*]] = math.fma %[[X]], %[[X]], %[[Q]] : f32
+// CHECK-NEXT: %[[Q:.*]] = arith.mulf %[[X]], %[[X]] : f32
+// CHECK-NEXT: %[[S:.*]] = math.fma %[[Y]], %[[Z:.*]], %[[Q]] : f32
 // CHECK-NEXT: %[[T:.*]] = math.fma %[[Z]], %[[X]], %[[S]] : f32
 // CHECK-NEXT: %[[U:.*]] = math.fma %[[Z]], %[[Z]], %[[T]] : f32
 // CHECK-NEXT: return %[[N]], %[[U]]

@@ -257,6 +257,18 @@ TEST(Policy, TriesMatchesWhenTheNetworkHasChanged) {
   EXPECT_EQ(job.current, 1u);
 }
 
+/// Where transfers are noise beside what is computed, the network looks like
+/// another one again and again, and no plan would be faster for it.
+TEST(Policy, TriesNothingWhereAllIsComputed) {
+  const std::vector<TruePlan> hidden = {{0.03, 4e5, 0.9, 0},
+                                        {0.0299, 2e5, 0.9, 0}};
+  Job job(hidden, {1, 1});
+  for (int change = 0; change < 50; ++change)
+    for (int review = 0; review < 4; ++review)
+      job.run(change % 2 ? 150e6 : 60e6);
+  EXPECT_EQ(job.switches, 0);
+}
+
 TEST(Policy, KeepsToItsBudget) {
   PolicyOptions options;
   options.budget = 3;

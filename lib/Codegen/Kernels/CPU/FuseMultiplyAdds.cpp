@@ -85,10 +85,10 @@ struct FuseMultiplyAdds
       bool subtracts = isa<arith::SubFOp>(sum);
       if (lhs == rhs) // a difference of nothing stays one
         continue;
-      if (arith::MulFOp product = getProduct(lhs))
-        replaceSum(sum, product, /*isNegative=*/false, rhs, subtracts);
-      else if (arith::MulFOp product = getProduct(rhs))
+      if (arith::MulFOp product = getProduct(rhs))
         replaceSum(sum, product, subtracts, lhs, /*isSubtracted=*/false);
+      else if (arith::MulFOp product = getProduct(lhs))
+        replaceSum(sum, product, /*isNegative=*/false, rhs, subtracts);
     }
     // Not before: another op may be made where one is erased.
     for (Operation *product : taken)

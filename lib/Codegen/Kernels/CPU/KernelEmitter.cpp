@@ -52,8 +52,6 @@ private:
     Value flat;
     Type element;
     KernelAccess access;
-    /// What the terms are added to, where that is not in memory.
-    TypedAttr start = {};
   };
 
   LogicalResult prepareTargets();
@@ -65,10 +63,6 @@ private:
     if (model.rows().empty())
       eval.entry = b;
   }
-  /// `total` and what its reduction starts from; `start` gives what is no
-  /// constant.
-  Value addStart(Operation *combiner, TypedAttr constant,
-                 llvm::function_ref<Value()> start, Value total);
   void emitBlock(MutableArrayRef<Row> rows);
   void emitPass(MutableArrayRef<Row> rows);
   void emitChunk(MutableArrayRef<Row> rows, MutableArrayRef<Chunk> chunks,
@@ -134,8 +128,7 @@ LogicalResult KernelEmitter::prepareTargets() {
     Target target{eval.flat(argument), element, store->access};
     TypedAttr init =
         matchUniformTensor(result.op.getDpsInitOperand(result.index)->get());
-    if (init && schedule.sumsInBlock) {
-      target.start = init;
+    if (schedule.sumsInBlock) {
       targets[value] = target;
       return;
     }
@@ -201,27 +194,15 @@ void KernelEmitter::addToColumns(Value tensor, Row &row, Chunk &chunk,
   const KernelResult &result = model.results.find(tensor)->second;
   Value at = eval.indexAt(target.access, row, chunk);
   int64_t stride = target.access.strides[model.column()];
-  Value sum = addStart(
-      result.combiner, target.start,
-      [&] {
-        if (target.start)
-          return eval.lanes(eval.constant(target.start), row, chunk);
-        return fromMemory(eval.code, loc,
-                          loadLanes(eval.code, loc, target.flat, at, stride,
-                                    chunk.width, chunk.mask),
-                          target.element);
-      },
-      total);
+  Value sum = total;
+  if (!schedule.sumsInBlock) {
+    Value old = loadLanes(eval.code, loc, target.flat, at, stride, chunk.width,
+                          chunk.mask);
+    old = fromMemory(eval.code, loc, old, target.element);
+    sum = combine(eval.code, loc, result.combiner, old, total);
+  }
   storeLanes(eval.code, loc, target.flat, at, stride,
              toMemory(eval.code, loc, sum, target.element), chunk.mask);
-}
-
-Value KernelEmitter::addStart(Operation *combiner, TypedAttr constant,
-                              llvm::function_ref<Value()> start, Value total) {
-  bool isNeutral = constant == neutralOf(combiner);
-  if (auto number = dyn_cast_or_null<FloatAttr>(constant))
-    isNeutral |= isa<arith::AddFOp>(combiner) && number.getValue().isZero();
-  return isNeutral ? total : combine(eval.code, loc, combiner, start(), total);
 }
 
 void KernelEmitter::storeBuffers(Row &row, Chunk &chunk) {
@@ -282,7 +263,7 @@ void KernelEmitter::emitChunk(MutableArrayRef<Row> rows,
         schedule.pass.lookup(value) == eval.pass)
       columnSums.push_back({value, &result});
   });
-  SmallVector<Value> totals(columnSums.size());
+  SmallVector<Value> totals(columnSums.size()), earlier(columnSums.size());
   for (auto [row, chunk] : llvm::zip(rows, chunks)) {
     for (Sum &sum : sums) {
       Operation *combiner = sum.result->combiner;
@@ -292,6 +273,11 @@ void KernelEmitter::emitChunk(MutableArrayRef<Row> rows,
         total = foldLanes(eval.code, loc, combiner, total, chunk.width);
       total = total ? combine(eval.code, loc, combiner, total, term) : term;
     }
+    // What is added to a sum at a time, whether all is in this block or not.
+    if (schedule.sumsInBlock && !schedule.permutesRows() &&
+        row.inBlock == Schedule::kRowsAtATime &&
+        rows.size() == 2 * Schedule::kRowsAtATime)
+      earlier = std::exchange(totals, SmallVector<Value>(columnSums.size()));
     for (auto [total, columnSum] : llvm::zip(totals, columnSums)) {
       auto [tensor, result] = columnSum;
       Value term = termOf(*result, row, chunk);
@@ -306,9 +292,14 @@ void KernelEmitter::emitChunk(MutableArrayRef<Row> rows,
     if (eval.pass == schedule.lastPass())
       storeElements(row, chunk);
   }
-  for (auto [total, columnSum] : llvm::zip(totals, columnSums))
+  for (auto [total, before, columnSum] :
+       llvm::zip(totals, earlier, columnSums)) {
+    if (before)
+      total =
+          combine(eval.code, loc, columnSum.second->combiner, before, total);
     if (total)
       addToColumns(columnSum.first, rows[0], chunks[0], total);
+  }
 }
 
 void KernelEmitter::emitPiece(MutableArrayRef<Row> rows, const Piece &piece,
@@ -412,9 +403,10 @@ void KernelEmitter::emitPass(MutableArrayRef<Row> rows) {
         addToTarget(sum.tensor, row, total);
         continue;
       }
-      row.values[sum.tensor] = addStart(
-          combiner, matchUniformTensor(init.get()),
-          [&] { return eval.operand(init, row, nullptr); }, total);
+      if (!isNeutral(matchUniformTensor(init.get()), combiner))
+        total = combine(eval.code, loc, combiner,
+                        eval.operand(init, row, nullptr), total);
+      row.values[sum.tensor] = total;
     }
   }
 }

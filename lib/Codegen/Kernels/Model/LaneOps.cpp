@@ -282,6 +282,12 @@ TypedAttr neutralOf(Operation *combiner) {
   return b.getIntegerAttr(type, value);
 }
 
+bool isNeutral(TypedAttr start, Operation *combiner) {
+  auto number = dyn_cast_or_null<FloatAttr>(start);
+  return start == neutralOf(combiner) ||
+         (number && number.getValue().isZero() && isa<arith::AddFOp>(combiner));
+}
+
 Value foldLanes(OpBuilder &b, Location loc, Operation *combiner, Value vector,
                 int64_t width) {
   int64_t lanes = lanesOf(vector);

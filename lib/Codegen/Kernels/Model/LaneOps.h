@@ -70,6 +70,8 @@ mlir::Value combine(mlir::OpBuilder &b, mlir::Location loc,
                     mlir::Value rhs);
 /// What `combiner` leaves unchanged, in its type of computation.
 mlir::TypedAttr neutralOf(mlir::Operation *combiner);
+/// Whether nothing has to be combined with `start`, which may be null.
+bool isNeutral(mlir::TypedAttr start, mlir::Operation *combiner);
 /// Halves `vector` until it has `width` lanes; 1 gives a scalar.
 mlir::Value foldLanes(mlir::OpBuilder &b, mlir::Location loc,
                       mlir::Operation *combiner, mlir::Value vector,

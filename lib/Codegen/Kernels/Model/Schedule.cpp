@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernels/Model/Schedule.h"
+#include "Kernels/Model/LaneOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -25,9 +26,7 @@ namespace mpcomm::kernels {
 static constexpr int kCostOfBuffer = 12;
 /// Registers that rows kept between passes may take, of 32.
 static constexpr int64_t kRegistersForRow = 24;
-/// Rows at a time where columns are summed: saves loads and stores of sums.
-static constexpr int64_t kRowsAtATime = 4;
-/// The same where these are all terms.
+/// Rows at a time where these are all terms of a sum.
 static constexpr int64_t kMostTermsAtATime = 8;
 /// Places of memory that are read side by side as fast as one after the other.
 static constexpr int64_t kMostStreams = 32;
@@ -212,6 +211,7 @@ void Planner::chooseRowOrder(int64_t cacheBytes) {
   llvm::append_range(schedule.rowOrder, llvm::seq<int>(0, model.rows().size()));
   SmallBitVector reduced;
   int64_t bytes = 0;
+  bool startsWithNothing = true;
   for (const Store &store : model.stores) {
     const KernelResult &result = model.results.find(store.value)->second;
     if (result.kind != ResultKind::Accumulate ||
@@ -219,6 +219,8 @@ void Planner::chooseRowOrder(int64_t cacheBytes) {
         (!reduced.empty() && result.reduced != reduced))
       return;
     reduced = result.reduced;
+    Value start = result.op.getDpsInitOperand(result.index)->get();
+    startsWithNothing &= isNeutral(matchUniformTensor(start), result.combiner);
     MemRefType layout = model.layouts[store.access.argument];
     bytes = std::max(bytes, layout.getNumElements() *
                                 layout.getElementTypeBitWidth() / 8);
@@ -232,7 +234,7 @@ void Planner::chooseRowOrder(int64_t cacheBytes) {
     return reduced.test(one) < reduced.test(other);
   });
   schedule.sumsInBlock =
-      reduced.count() == 1 &&
+      startsWithNothing && reduced.count() == 1 &&
       model.sizes[schedule.innermostRow()] <= kMostTermsAtATime;
 }
 
@@ -244,20 +246,21 @@ void Planner::chooseRowBlock() {
     schedule.rowBlock = rows;
     return;
   }
-  if (rows < kRowsAtATime)
+  // Terms are added one by one in any order of rows.
+  if (rows < Schedule::kRowsAtATime || schedule.permutesRows())
     return;
   for (Value value : model.order) {
     const KernelResult &result = model.results.find(value)->second;
     if (result.kind == ResultKind::Accumulate &&
         result.dims.test(model.column()) &&
         result.reduced.test(schedule.innermostRow()))
-      schedule.rowBlock = kRowsAtATime;
+      schedule.rowBlock = Schedule::kRowsAtATime;
   }
 }
 
 void Planner::chooseTiles() {
   // The code of a chunk is repeated for each row of the tile.
-  if (schedule.rowBlock > 1 || !llvm::is_sorted(schedule.rowOrder) ||
+  if (schedule.rowBlock > 1 || schedule.permutesRows() ||
       schedule.passes != 1 || total > kCostOfTile || model.rows().empty() ||
       model.rows().back() < schedule.lanes)
     return;

@@ -36,17 +36,24 @@ struct Schedule {
   /// Rows of the innermost row dimension that are computed together.
   int64_t rowBlock = 1;
   /// Each sum of columns has all its terms in one block of rows, which stores
-  /// it: there is nothing to add to.
+  /// it: there is nothing to add to. They are added in the order in which they
+  /// are added to memory without that, so that a part of a tensor has the sums
+  /// of the whole.
   bool sumsInBlock = false;
   /// Accesses that are contiguous along the innermost row dimension, not along
   /// the column, are transposed in tiles of `lanes` rows and columns.
   bool tiled = false;
+
+  /// Rows that are added up before they are added to a sum of columns: saves
+  /// loads and stores of sums.
+  static constexpr int64_t kRowsAtATime = 4;
 
   /// True if an access can be transposed in tiles.
   static bool isTiled(const KernelModel &model, const KernelAccess &access);
 
   int lastPass() const { return passes - 1; }
   int innermostRow() const { return rowOrder.back(); }
+  bool permutesRows() const { return !llvm::is_sorted(rowOrder); }
 
   /// Linear in the size of the kernel (times the number of passes).
   static Schedule compute(const KernelModel &model, unsigned vectorBits,

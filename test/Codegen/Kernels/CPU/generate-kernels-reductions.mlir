@@ -186,13 +186,12 @@ func.func private @large_sums(%x: tensor<3x512x256xf32>, %d: tensor<512x256xf32>
   return %r : tensor<512x256xf32>
 }
 
-// With more terms, blocks of them are added to what is there, a row of sums
-// after the other.
+// More terms are added to what is there, a row of sums after the other.
 // CHECK-LABEL: func.func private @more_large_sums(
 // CHECK: vector.store
 // CHECK: scf.for %{{.*}} = %c0 to %c512 step %c1
-// CHECK: scf.for %{{.*}} = %c0 to %c8 step %c4
-// CHECK: scf.for %{{.*}} = %c8 to %c10 step %c1
+// CHECK: scf.for %{{.*}} = %c0 to %c10 step %c1
+// CHECK: scf.for %{{.*}} = %c0 to %c256
 // CHECK: return
 func.func private @more_large_sums(%x: tensor<10x512x256xf32>, %y: tensor<10x512xf32>, %d: tensor<512x256xf32>) -> tensor<512x256xf32> attributes {mpcomm.kernel} {
   %zero = arith.constant 0.0 : f32

@@ -293,6 +293,33 @@ def scalars():
     check("scalars", out, 1 - 0.9**3, 2 * EPS)
 
 
+def plain_sum(terms, columns):
+    """The same bits, however large the sums are: a part of a tensor has those of the whole."""
+    x, found = normal(terms, columns), []
+    for options in "", "cache-bytes=0":
+        run, y = tools.compile(*library.column_sum(terms, columns), options, fused=True), np.empty(columns, np.float32)
+        run(x, y)
+        found.append(y.tobytes())
+    if found[0] != found[1]:
+        failures.append("column_sum %dx%d has other bits where sums fit into no cache" % (terms, columns))
+
+
+def scaled_sum(terms, rows, columns, start):
+    """Also the same bits."""
+    x, f = normal(terms, rows, columns), normal(terms, rows)
+    products = x.astype(np.float64) * f[..., None]
+    found = []
+    for options in "", "cache-bytes=0":
+        run = tools.compile(*library.scaled_sum(terms, rows, columns, start), options, fused=True)
+        y = np.empty((rows, columns), np.float32)
+        run(x, f, y)
+        what = "scaled_sum %dx%dx%d %s" % (terms, rows, columns, options)
+        check(what, y, products.sum(0) + float(start), (terms + 2) * EPS * (np.abs(products).sum(0) + abs(float(start))))
+        found.append(y)
+    if found[0].tobytes() != found[1].tobytes():
+        failures.append("scaled_sum %dx%dx%d has other bits where sums fit into no cache" % (terms, rows, columns))
+
+
 SIZES = [1, 3, 15, 16, 17, 63, 64, 100, 257, 1000]
 for n in SIZES:
     softmax(5, n)
@@ -315,10 +342,15 @@ for n in [10, 128, 300]:
 strided_softmax(4, 40)
 layer_norm_grad(3, 33)
 column_sum(1024, 48)
+for terms in 2, 3, 4, 5, 7, 8, 9, 12:
+    scaled_sum(terms, 5, 70, "0.0")
+    plain_sum(terms, 70)
+scaled_sum(2, 3, 40, "0.75")
+scaled_sum(8, 3, 40, "0.75")
 mid_reduction(3, 20, 5)
 transpose(130, 70)
 scalars()
 
 if failures:
-    sys.exit("%d checks failed" % len(failures))
+    sys.exit("%d checks failed: %s" % (len(failures), "; ".join(failures)))
 print("all kernels agree with numpy")

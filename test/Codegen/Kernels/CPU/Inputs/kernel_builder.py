@@ -219,9 +219,12 @@ class Tools:
             text,
         )
 
-    def compile(self, kernel, returned, options="", attributes="mpcomm.kernel"):
-        """A function that takes numpy arrays, one an operand, in order."""
+    def compile(self, kernel, returned, options="", attributes="mpcomm.kernel", fused=False):
+        """A function that takes numpy arrays, one an operand, in order. `fused`: which products and
+        sums are rounded at once is decided as in a program."""
         text = self.generate(kernel.module(returned, attributes), options)
+        if fused:
+            text = self.run([self.opt, "--mpcomm-fuse-multiply-adds"], text)
         text = re.sub(r"  func.func @caller\(.*?\n  }\n", "", text, flags=re.S)
         text = text.replace("func.func private @" + kernel.name, "func.func @" + kernel.name)
         lowered = self.run([self.opt, "--mpcomm-kernels-to-llvm"], text)

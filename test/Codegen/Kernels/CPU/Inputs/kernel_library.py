@@ -193,6 +193,18 @@ def column_sum(rows, columns, dtype="f32"):
     return k, [r]
 
 
+def scaled_sum(terms, rows, columns, start):
+    """Sums of `terms` blocks of rows, each row with a factor of its own."""
+    k = Kernel("scaled_sum")
+    x, f = k.input("x", [terms, rows, columns]), k.input("f", [terms, rows])
+    y = k.output("y", [rows, columns])
+    r = k.generic(
+        "rpp", [(x, "d0, d1, d2"), (f, "d0, d1")], [(k.fill(start, y), "d1, d2")],
+        "%p = arith.mulf {0}, {1} : f32\n%s = arith.addf {o0}, %p : f32\nyield %s : f32",
+    )
+    return k, [r]
+
+
 def total_sum(rows, columns):
     """The sum of all elements and that of their row maxima."""
     k = Kernel("total_sum")

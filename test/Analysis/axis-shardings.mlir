@@ -342,3 +342,42 @@ func.func @numbers(%g: tensor<4xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, 
   %11 = mpcomm.all_reduce(%g) on @mesh axes ["dp"] sum : tensor<4xf32>
   return
 }
+
+// -----
+
+// What several stages hold is received as it is sent: the same where all
+// senders have the same, by the tag. What a sender has received itself, and
+// other messages, are not known.
+mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
+
+func.func @maker(%p: tensor<4xf32>, %b: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>}) {
+  %0 = mpcomm.all_reduce(%b) on @mesh axes ["dp"] mean : tensor<4xf32>
+  mpcomm.send(%0) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied0.0"} : tensor<4xf32>
+  mpcomm.send(%b) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied1.0"} : tensor<4xf32>
+  mpcomm.send(%0) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "B0.e0.v0"} : tensor<4xf32>
+  mpcomm.send(%0) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied2.0"} : tensor<4xf32>
+  %1 = mpcomm.recv on @mesh axes ["pp"] from = 1 {mpcomm.tag = "tied3.1"} : tensor<4xf32>
+  mpcomm.send(%1) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied4.0"} : tensor<4xf32>
+  return
+}
+
+func.func @another(%b: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>}) {
+  mpcomm.send(%b) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied2.0"} : tensor<4xf32>
+  return
+}
+
+func.func @holder(%p: tensor<4xf32>) {
+  %0 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied0.0"} : tensor<4xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.recv'}}
+  %1 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied1.0"} : tensor<4xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.recv'}}
+  %2 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "B0.e0.v0"} : tensor<4xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.recv'}}
+  %3 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied2.0"} : tensor<4xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.recv'}}
+  %4 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied4.0"} : tensor<4xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.recv'}}
+  %5 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied5.0"} : tensor<4xf32>
+  mpcomm.send(%p) on @mesh axes ["pp"] to = 0 {mpcomm.tag = "tied3.1"} : tensor<4xf32>
+  return
+}

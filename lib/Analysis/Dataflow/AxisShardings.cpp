@@ -90,9 +90,13 @@ static AxisSharding getDeclared(FunctionOpInterface function, unsigned index,
 
 AxisShardings::AxisShardings(FunctionOpInterface function, StringRef axisName,
                              Gradients gradients)
+    : AxisShardings(function, axisName, gradients, /*followsMessages=*/true) {}
+
+AxisShardings::AxisShardings(FunctionOpInterface function, StringRef axisName,
+                             Gradients gradients, bool followsMessages)
     : function(function),
       axis(StringAttr::get(function->getContext(), axisName)),
-      gradients(gradients) {
+      gradients(gradients), followsMessages(followsMessages) {
   if (function.isExternal())
     return;
   Region &body = function.getFunctionBody();
@@ -169,10 +173,44 @@ static AxisSharding getReduced(AxisSharding held, Reduction reduction) {
   return {};
 }
 
+static StringAttr getTiedTag(Operation *op) {
+  auto tag = op->getAttrOfType<StringAttr>(kTagAttr);
+  return tag && tag.getValue().starts_with(kTiedTag) ? tag : StringAttr();
+}
+
+bool AxisShardings::isSentReplicated(Operation *receive) {
+  StringAttr tag = getTiedTag(receive);
+  auto module = function->getParentOfType<ModuleOp>();
+  if (!tag || !module || !followsMessages)
+    return false;
+  if (!sentReplicated) {
+    sentReplicated.emplace();
+    for (auto other : module.getOps<FunctionOpInterface>()) {
+      SmallVector<SendOp> sends;
+      if (other != function)
+        other->walk([&](SendOp op) {
+          if (getTiedTag(op))
+            sends.push_back(op);
+        });
+      if (sends.empty())
+        continue;
+      AxisShardings sender(other, axis, gradients, /*followsMessages=*/false);
+      for (SendOp op : sends) {
+        bool varies = sender.anyVaries(op->getOperands());
+        sentReplicated->try_emplace(getTiedTag(op), true).first->second &=
+            !varies;
+      }
+    }
+  }
+  return sentReplicated->lookup(tag);
+}
+
 bool AxisShardings::visitCollective(CollectiveOpInterface op) {
   bool overAxis = llvm::is_contained(op.getAxesAttr(), Attribute(axis));
   if (!overAxis) {
     bool isMessage = op.getCollectiveKind() == CollectiveKind::Recv;
+    if (isMessage && isSentReplicated(op))
+      return false;
     if (isMessage || op->getNumOperands() != op->getNumResults())
       return (isMessage || anyVaries(op->getOperands())) && markResults(op);
     bool changed = false;

@@ -64,7 +64,7 @@ void UpdatePhaseEmitter::exchange(
   SmallVector<Value> sends;
   for (const UpdatePhasePlan::Shared &shared : plan.sums) {
     bool isOwn = llvm::is_contained(shared.contributors, plan.rank);
-    std::string tag = "tied" + std::to_string(shared.sum) + ".";
+    std::string tag = (kTiedTag + Twine(shared.sum) + ".").str();
     for (int other : shared.residents)
       if (isOwn && other != plan.rank)
         sends.push_back(

@@ -136,15 +136,20 @@ mlir::FunctionOpInterface getFollowedCallee(mlir::Operation *op);
 /// - sums of squares of split values are partial;
 /// - results of an update by a rank's own gradients (`mpcomm.local_update`) are
 ///   local where an operand is not replicated;
-/// - results of recv, of other collectives over the axis, of ops that depend on
+/// - a recv over another axis of what several stages hold (`kTiedTag`) is
+///   replicated where what is sent with its tag in other functions of the
+///   module is, whatever they receive themselves;
+/// - results of other recvs, of other collectives over the axis, of ops that
+/// depend on
 ///   the rank's coordinate on it, and of ops with unknown effects, or with an
 ///   operand, or a value used in one of their regions, that is not replicated,
 ///   are local.
 ///
 /// Calls of functions of one block are followed; the results hold for all calls
 /// of a function together. An op with regions is iterated to a fixed point.
-/// Linear in the number of ops for straight-line code; each level of loops may
-/// double the time.
+/// Linear in the number of ops for straight-line code, of the function and,
+/// where it receives what several stages hold, of those that send it; each
+/// level of loops may double the time.
 class AxisShardings {
 public:
   /// The assumption about the gradients of optimizer ops, and about the
@@ -195,6 +200,11 @@ public:
   std::string describeOrigin(mlir::Value value) const;
 
 private:
+  AxisShardings(mlir::FunctionOpInterface function, llvm::StringRef axis,
+                Gradients gradients, bool followsMessages);
+  /// Whether ranks receive the same, as a message that the class follows.
+  bool isSentReplicated(mlir::Operation *receive);
+
   /// Joins; true where that changes something.
   bool mark(mlir::Value value, AxisSharding sharding = AxisSharding::local());
   bool markResults(mlir::Operation *op,
@@ -215,6 +225,10 @@ private:
   mlir::FunctionOpInterface function;
   mlir::StringAttr axis;
   Gradients gradients;
+  bool followsMessages;
+  /// By tag, whether what is sent in other functions is replicated; once asked
+  /// for.
+  std::optional<llvm::DenseMap<mlir::StringAttr, bool>> sentReplicated;
   /// Those that are not replicated.
   llvm::DenseMap<mlir::Value, AxisSharding> states;
   llvm::SetVector<OptimizerOpInterface> optimizers;

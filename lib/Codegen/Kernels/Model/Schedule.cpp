@@ -228,7 +228,7 @@ void Planner::chooseRowOrder(int64_t cacheBytes) {
   int64_t terms = 1;
   for (int dim : reduced.set_bits())
     terms *= model.sizes[dim];
-  if (bytes <= cacheBytes || terms > kMostStreams)
+  if (bytes <= cacheBytes || terms < 1 || terms > kMostStreams)
     return;
   llvm::stable_sort(schedule.rowOrder, [&](int one, int other) {
     return reduced.test(one) < reduced.test(other);

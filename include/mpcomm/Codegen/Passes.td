@@ -275,9 +275,9 @@ def FuseMultiplyAddsPass : Pass<"mpcomm-fuse-multiply-adds"> {
   let description = [{
     A sum or difference that may be contracted (`fastmath<contract>`) takes a
     product that may and that nothing but such sums reads, its second operand
-    before its first: the term before the sum so far. Nothing may be contracted afterwards, so that a value is
-    rounded in one way wherever it is computed: in lanes and at the ends of a
-    tensor, of the whole and of a part of it.
+    before its first: the term before the sum so far. Nothing may be contracted
+    afterwards, so that a value is rounded in one way wherever it is computed: in
+    lanes and at the ends of a tensor, of the whole and of a shard.
 
     Assumes: arithmetic on scalars and vectors; a processor with the
     instruction.

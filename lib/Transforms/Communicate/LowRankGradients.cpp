@@ -39,7 +39,7 @@ using namespace mpcomm;
 
 /// Keeps a norm of zero from dividing by zero; far below any gradient's square.
 static constexpr float kTiny = 1e-30f;
-/// Of so many terms a sum of products is made by the ops that read it: it is
+/// A sum of so many products is computed by the ops that read it: it is
 /// bound by memory either way, and need not be there.
 static constexpr int64_t kFewTerms = 4;
 /// Of the square of a row: less than this share is what f32 rounds.

@@ -182,7 +182,8 @@ void KernelEmitter::addToTarget(Value tensor, Row &row, Value term) {
   Value at = eval.base(target.access, row);
   Value old = memref::LoadOp::create(eval.code, loc, target.flat, at);
   old = fromMemory(eval.code, loc, old, target.element);
-  Value sum = combine(eval.code, loc, result.combiner, old, term);
+  Value sum =
+      combine(eval.code, loc, result.combiner, old, term, result.comparesBits);
   memref::StoreOp::create(eval.code, loc,
                           toMemory(eval.code, loc, sum, target.element),
                           target.flat, at);
@@ -194,13 +195,20 @@ void KernelEmitter::addToColumns(Value tensor, Row &row, Chunk &chunk,
   const KernelResult &result = model.results.find(tensor)->second;
   Value at = eval.indexAt(target.access, row, chunk);
   int64_t stride = target.access.strides[model.column()];
-  Value sum = total;
-  if (!schedule.sumsInBlock) {
-    Value old = loadLanes(eval.code, loc, target.flat, at, stride, chunk.width,
-                          chunk.mask);
+  Value old;
+  if (schedule.sumsInBlock) {
+    TypedAttr start =
+        matchUniformTensor(result.op.getDpsInitOperand(result.index)->get());
+    if (!isNeutral(start, result.combiner))
+      old = eval.lanes(eval.constant(start), row, chunk);
+  } else {
+    old = loadLanes(eval.code, loc, target.flat, at, stride, chunk.width,
+                    chunk.mask);
     old = fromMemory(eval.code, loc, old, target.element);
-    sum = combine(eval.code, loc, result.combiner, old, total);
   }
+  Value sum = old ? combine(eval.code, loc, result.combiner, old, total,
+                            result.comparesBits)
+                  : total;
   storeLanes(eval.code, loc, target.flat, at, stride,
              toMemory(eval.code, loc, sum, target.element), chunk.mask);
 }
@@ -267,13 +275,17 @@ void KernelEmitter::emitChunk(MutableArrayRef<Row> rows,
   for (auto [row, chunk] : llvm::zip(rows, chunks)) {
     for (Sum &sum : sums) {
       Operation *combiner = sum.result->combiner;
+      bool comparesBits = sum.result->comparesBits;
       Value term = termOf(*sum.result, row, chunk);
       Value &total = sum.perRow[row.inBlock];
       if (total)
-        total = foldLanes(eval.code, loc, combiner, total, chunk.width);
-      total = total ? combine(eval.code, loc, combiner, total, term) : term;
+        total = foldLanes(eval.code, loc, combiner, total, chunk.width,
+                          comparesBits);
+      total = total
+                  ? combine(eval.code, loc, combiner, total, term, comparesBits)
+                  : term;
     }
-    // What is added to a sum at a time, whether all is in this block or not.
+    // A sum in memory takes as many terms at a time.
     if (schedule.sumsInBlock && !schedule.permutesRows() &&
         row.inBlock == Schedule::kRowsAtATime &&
         rows.size() == 2 * Schedule::kRowsAtATime)
@@ -285,7 +297,8 @@ void KernelEmitter::emitChunk(MutableArrayRef<Row> rows,
       if (!model.rows().empty() && result->dims.test(schedule.innermostRow()))
         addToColumns(tensor, row, chunk, term);
       else
-        total = total ? combine(eval.code, loc, result->combiner, total, term)
+        total = total ? combine(eval.code, loc, result->combiner, total, term,
+                                result->comparesBits)
                       : term;
     }
     storeBuffers(row, chunk);
@@ -295,8 +308,8 @@ void KernelEmitter::emitChunk(MutableArrayRef<Row> rows,
   for (auto [total, before, columnSum] :
        llvm::zip(totals, earlier, columnSums)) {
     if (before)
-      total =
-          combine(eval.code, loc, columnSum.second->combiner, before, total);
+      total = combine(eval.code, loc, columnSum.second->combiner, before, total,
+                      columnSum.second->comparesBits);
     if (total)
       addToColumns(columnSum.first, rows[0], chunks[0], total);
   }
@@ -398,14 +411,15 @@ void KernelEmitter::emitPass(MutableArrayRef<Row> rows) {
           row.values[sum.tensor] = eval.operand(init, row, nullptr);
         continue;
       }
-      Value total = foldLanes(eval.code, loc, combiner, lanes, 1);
+      bool comparesBits = sum.result->comparesBits;
+      Value total = foldLanes(eval.code, loc, combiner, lanes, 1, comparesBits);
       if (isAccumulated) {
         addToTarget(sum.tensor, row, total);
         continue;
       }
       if (!isNeutral(matchUniformTensor(init.get()), combiner))
         total = combine(eval.code, loc, combiner,
-                        eval.operand(init, row, nullptr), total);
+                        eval.operand(init, row, nullptr), total, comparesBits);
       row.values[sum.tensor] = total;
     }
   }

@@ -170,7 +170,7 @@ void GPUEmitter::reduceGroups(MutableArrayRef<GPURow> rows,
   for (Partial &one : partials) {
     const KernelResult &result = *one.sum->result;
     OpOperand &init = *result.op.getDpsInitOperand(result.index);
-    if (!startsNeutral(result, init.get()))
+    if (!isNeutral(matchUniformTensor(init.get()), result.combiner))
       one.total = combine(eval.code, loc, result.combiner,
                           eval.operand(init, one.row->row, nullptr), one.total);
     one.row->row.values[one.sum->tensor] = one.total;

@@ -25,20 +25,6 @@ namespace mpcomm::kernels {
 /// Where each sum's part of scratch is aligned to.
 static constexpr int64_t kScratchAlignment = 256;
 
-bool startsNeutral(const KernelResult &result, Value init) {
-  TypedAttr start = matchUniformTensor(init);
-  if (!start)
-    return false;
-  if (auto number = dyn_cast<FloatAttr>(start);
-      number && isa<arith::AddFOp>(result.combiner))
-    return number.getValue().isZero();
-  auto neutral = neutralOf(result.combiner);
-  if (auto number = dyn_cast<FloatAttr>(start))
-    return number.getValueAsDouble() ==
-           cast<FloatAttr>(neutral).getValueAsDouble();
-  return start == neutral;
-}
-
 int64_t GPUSums::Sum::width() const {
   return std::min<int64_t>(llvm::PowerOf2Ceil(std::max<int64_t>(elements, 1)),
                            kWarp);
@@ -146,7 +132,7 @@ void GPUSums::storeTotal(Evaluator &eval, const Sum &sum, Value value,
   const KernelResult &result = *sum.result;
   Value init = result.op.getDpsInitOperand(result.index)->get();
   if (TypedAttr start = matchUniformTensor(init)) {
-    if (!startsNeutral(result, init))
+    if (!isNeutral(start, result.combiner))
       value = combine(b, loc, result.combiner, eval.constant(start), value);
   } else {
     Value old = memref::LoadOp::create(b, loc, flat, at);

@@ -25,9 +25,6 @@ namespace mpcomm::kernels {
 /// Threads of a block that adds up terms.
 constexpr int64_t kSumThreads = 256;
 
-/// True if a reduction that starts with `init` may leave it out.
-bool startsNeutral(const KernelResult &result, mlir::Value init);
-
 class GPUSums {
 public:
   GPUSums(const KernelModel &model, const GPUSchedule &schedule);

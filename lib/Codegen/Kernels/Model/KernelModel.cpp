@@ -13,6 +13,7 @@
 
 #include "Kernels/Model/KernelModel.h"
 #include "Kernels/Model/DomainBuilder.h"
+#include "Kernels/Model/LaneOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -268,6 +269,7 @@ LogicalResult ModelBuilder::readResult(linalg::LinalgOp op, unsigned index) {
   if (!result.combiner)
     return error(op) << "result #" << index
                      << " is reduced by a body that does not combine it once";
+  result.comparesBits = isOfMagnitudes(result.combiner);
   for (Operation *user : value.getUsers())
     if (live.contains(user))
       domain.mustBeColumn(result.reduced);

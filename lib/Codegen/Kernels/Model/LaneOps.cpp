@@ -216,10 +216,7 @@ static bool isMagnitude(Value value) {
   return value.getDefiningOp<math::AbsFOp>();
 }
 
-/// Whether `combiner` finds the largest of magnitudes, from a constant on: of
-/// what is ordered as the integers of the same bits are, NaN last. (Only a NaN
-/// with a sign would be first.)
-static bool isOfMagnitudes(Operation *combiner) {
+bool isOfMagnitudes(Operation *combiner) {
   if (!isa<arith::MaximumFOp>(combiner))
     return false;
   auto op = dyn_cast<linalg::LinalgOp>(combiner->getParentOp());
@@ -231,13 +228,15 @@ static bool isOfMagnitudes(Operation *combiner) {
       });
   return isOfTerms && llvm::all_of(op.getDpsInits(), [](Value init) {
            auto start = dyn_cast_or_null<FloatAttr>(matchUniformTensor(init));
-           return start && !start.getValue().isNaN();
+           return start && !start.getValue().isNaN() &&
+                  (!start.getValue().isNegative() ||
+                   start.getValue().isInfinity());
          });
 }
 
 Value combine(OpBuilder &b, Location loc, Operation *combiner, Value lhs,
-              Value rhs) {
-  if (isOfMagnitudes(combiner)) {
+              Value rhs, bool comparesBits) {
+  if (comparesBits) {
     Type floats = lhs.getType();
     Type bits = withLanesOf(
         b.getIntegerType(getElementTypeOrSelf(floats).getIntOrFloatBitWidth()),
@@ -283,20 +282,35 @@ TypedAttr neutralOf(Operation *combiner) {
 }
 
 bool isNeutral(TypedAttr start, Operation *combiner) {
-  auto number = dyn_cast_or_null<FloatAttr>(start);
-  return start == neutralOf(combiner) ||
-         (number && number.getValue().isZero() && isa<arith::AddFOp>(combiner));
+  // Of a NaN, maxnumf and minnumf keep the other operand, an infinity, too.
+  if (!start || isa<arith::MaxNumFOp, arith::MinNumFOp>(combiner))
+    return false;
+  TypedAttr neutral = neutralOf(combiner);
+  auto number = dyn_cast<FloatAttr>(start);
+  if (!number)
+    return start == neutral;
+  double one = number.getValueAsDouble();
+  double other = cast<FloatAttr>(neutral).getValueAsDouble();
+  return one == other && std::signbit(one) == std::signbit(other);
+}
+
+bool mayStartLast(TypedAttr start, Operation *combiner) {
+  if (!start)
+    return false;
+  if (isa<arith::AddFOp>(combiner))
+    return cast<FloatAttr>(start).getValue().isZero();
+  return !isa<arith::MulFOp>(combiner) || isNeutral(start, combiner);
 }
 
 Value foldLanes(OpBuilder &b, Location loc, Operation *combiner, Value vector,
-                int64_t width) {
+                int64_t width, bool comparesBits) {
   int64_t lanes = lanesOf(vector);
   while (lanes > width && lanes > 1) {
     lanes /= 2;
     if (lanes == 1) {
       Value low = vector::ExtractOp::create(b, loc, vector, 0);
       Value high = vector::ExtractOp::create(b, loc, vector, 1);
-      return combine(b, loc, combiner, low, high);
+      return combine(b, loc, combiner, low, high, comparesBits);
     }
     auto half = [&](int64_t from) -> Value {
       return vector::ExtractStridedSliceOp::create(
@@ -305,7 +319,7 @@ Value foldLanes(OpBuilder &b, Location loc, Operation *combiner, Value vector,
     };
     Value low = half(0);
     Value high = half(lanes);
-    vector = combine(b, loc, combiner, low, high);
+    vector = combine(b, loc, combiner, low, high, comparesBits);
   }
   if (width == 1 && lanes == 1)
     return vector::ExtractOp::create(b, loc, vector, 0);

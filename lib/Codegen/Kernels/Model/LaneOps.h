@@ -64,18 +64,27 @@ llvm::SmallVector<mlir::Value> transposeLanes(mlir::OpBuilder &b,
                                               mlir::Location loc,
                                               llvm::ArrayRef<mlir::Value> rows);
 
-/// The op named `combiner` on two values, free to be contracted with a product.
+/// Whether `combiner` finds the largest of magnitudes, from a constant on that
+/// is -inf or not negative. Magnitudes are ordered as the integers of the same
+/// bits are, NaN last, if taking one clears the sign of a NaN.
+bool isOfMagnitudes(mlir::Operation *combiner);
+/// The op named `combiner` on two values, free to be contracted with a product;
+/// with `comparesBits` the larger of the integers of their bits.
 mlir::Value combine(mlir::OpBuilder &b, mlir::Location loc,
-                    mlir::Operation *combiner, mlir::Value lhs,
-                    mlir::Value rhs);
+                    mlir::Operation *combiner, mlir::Value lhs, mlir::Value rhs,
+                    bool comparesBits = false);
 /// What `combiner` leaves unchanged, in its type of computation.
 mlir::TypedAttr neutralOf(mlir::Operation *combiner);
-/// Whether nothing has to be combined with `start`, which may be null.
+/// Whether combining anything with `start`, which may be null, gives the same
+/// bits.
 bool isNeutral(mlir::TypedAttr start, mlir::Operation *combiner);
+/// Whether `start`, which may be null, can be combined with the result of all
+/// terms as well as with the first.
+bool mayStartLast(mlir::TypedAttr start, mlir::Operation *combiner);
 /// Halves `vector` until it has `width` lanes; 1 gives a scalar.
 mlir::Value foldLanes(mlir::OpBuilder &b, mlir::Location loc,
                       mlir::Operation *combiner, mlir::Value vector,
-                      int64_t width);
+                      int64_t width, bool comparesBits = false);
 /// Lanes of a value; 0 for a scalar.
 int64_t lanesOf(mlir::Value value);
 

@@ -30,6 +30,8 @@ static constexpr int64_t kRegistersForRow = 24;
 static constexpr int64_t kMostTermsAtATime = 8;
 /// Places of memory that are read side by side as fast as one after the other.
 static constexpr int64_t kMostStreams = 32;
+/// Bytes of buffers, on the stack, of such rows.
+static constexpr int64_t kMostBufferedInBlock = 1 << 20;
 /// Instructions of a chunk that may be repeated for each row of a tile.
 static constexpr int kCostOfTile = 40;
 /// Bytes of stack that one buffered row may take.
@@ -211,7 +213,7 @@ void Planner::chooseRowOrder(int64_t cacheBytes) {
   llvm::append_range(schedule.rowOrder, llvm::seq<int>(0, model.rows().size()));
   SmallBitVector reduced;
   int64_t bytes = 0;
-  bool startsWithNothing = true;
+  bool canStartLast = true;
   for (const Store &store : model.stores) {
     const KernelResult &result = model.results.find(store.value)->second;
     if (result.kind != ResultKind::Accumulate ||
@@ -220,7 +222,7 @@ void Planner::chooseRowOrder(int64_t cacheBytes) {
       return;
     reduced = result.reduced;
     Value start = result.op.getDpsInitOperand(result.index)->get();
-    startsWithNothing &= isNeutral(matchUniformTensor(start), result.combiner);
+    canStartLast &= mayStartLast(matchUniformTensor(start), result.combiner);
     MemRefType layout = model.layouts[store.access.argument];
     bytes = std::max(bytes, layout.getNumElements() *
                                 layout.getElementTypeBitWidth() / 8);
@@ -228,14 +230,17 @@ void Planner::chooseRowOrder(int64_t cacheBytes) {
   int64_t terms = 1;
   for (int dim : reduced.set_bits())
     terms *= model.sizes[dim];
-  if (bytes <= cacheBytes || terms < 1 || terms > kMostStreams)
+  if (reduced.none() || bytes <= cacheBytes || terms < 1 ||
+      terms > kMostStreams)
     return;
   llvm::stable_sort(schedule.rowOrder, [&](int one, int other) {
     return reduced.test(one) < reduced.test(other);
   });
-  schedule.sumsInBlock =
-      startsWithNothing && reduced.count() == 1 &&
-      model.sizes[schedule.innermostRow()] <= kMostTermsAtATime;
+  int64_t rows = model.sizes[schedule.innermostRow()];
+  int64_t buffered = schedule.bufferedIn.size() * model.columns() * rows * 8;
+  schedule.sumsInBlock = canStartLast && reduced.count() == 1 &&
+                         rows <= kMostTermsAtATime &&
+                         buffered <= kMostBufferedInBlock;
 }
 
 void Planner::chooseRowBlock() {
@@ -246,8 +251,11 @@ void Planner::chooseRowBlock() {
     schedule.rowBlock = rows;
     return;
   }
-  // Terms are added one by one in any order of rows.
-  if (rows < Schedule::kRowsAtATime || schedule.permutesRows())
+  // A sum of terms that were not innermost adds them one by one. Where they
+  // were, they still are: in groups, as they would be without the permutation.
+  bool isMoved =
+      schedule.innermostRow() != static_cast<int>(model.rows().size()) - 1;
+  if (rows < Schedule::kRowsAtATime || isMoved)
     return;
   for (Value value : model.order) {
     const KernelResult &result = model.results.find(value)->second;

@@ -36,9 +36,9 @@ struct Schedule {
   /// Rows of the innermost row dimension that are computed together.
   int64_t rowBlock = 1;
   /// Each sum of columns has all its terms in one block of rows, which stores
-  /// it: there is nothing to add to. They are added in the order in which they
-  /// are added to memory without that, so that a part of a tensor has the sums
-  /// of the whole.
+  /// it. They are added in the order in which they are added to memory without
+  /// that, and to what the sum starts with, so that a shard has the bits of the
+  /// whole.
   bool sumsInBlock = false;
   /// Accesses that are contiguous along the innermost row dimension, not along
   /// the column, are transposed in tiles of `lanes` rows and columns.

@@ -293,15 +293,54 @@ def scalars():
     check("scalars", out, 1 - 0.9**3, 2 * EPS)
 
 
-def plain_sum(terms, columns):
-    """The same bits, however large the sums are: a part of a tensor has those of the whole."""
-    x, found = normal(terms, columns), []
+def same_bits(what, kernel, x, shape):
+    """The same bits, however large the sums are: a shard has those of the whole."""
+    found = []
     for options in "", "cache-bytes=0":
-        run, y = tools.compile(*library.column_sum(terms, columns), options, fused=True), np.empty(columns, np.float32)
+        run, y = tools.compile(*kernel, options, fused=True), np.empty(shape, np.float32)
         run(x, y)
-        found.append(y.tobytes())
-    if found[0] != found[1]:
-        failures.append("column_sum %dx%d has other bits where sums fit into no cache" % (terms, columns))
+        found.append(y)
+    if found[0].tobytes() != found[1].tobytes():
+        failures.append("%s has other bits where sums fit into no cache" % what)
+    return found[1]
+
+
+def plain_sum(terms, columns):
+    what = "column_sum %dx%d" % (terms, columns)
+    same_bits(what, library.column_sum(terms, columns), normal(terms, columns), columns)
+    # 0.0 and terms of -0.0 are 0.0.
+    x = np.full((terms, columns), -0.0, np.float32)
+    if np.signbit(same_bits(what + " of -0.0", library.column_sum(terms, columns), x, columns)).any():
+        failures.append(what + " of -0.0 is -0.0")
+
+
+def sum_over_two(outer, kept, inner, columns):
+    what, x = "sum_over_two %dx%dx%dx%d" % (outer, kept, inner, columns), normal(outer, kept, inner, columns)
+    y = same_bits(what, library.sum_over_two(outer, kept, inner, columns), x, (kept, columns))
+    exact = x.astype(np.float64).sum((0, 2))
+    check(what, y, exact, (outer * inner + 1) * EPS * np.abs(x).astype(np.float64).sum((0, 2)))
+
+
+def maxima(rows, columns):
+    """With NaNs of both signs, infinities and zeros of both signs, at both ends of rows and between."""
+    x = normal(rows, columns)
+    x[random.random(x.shape) < 0.1] = -0.0
+    x[:, random.random(columns) < 0.2] = -0.0
+    x[random.random(x.shape) < 0.05] = -np.inf
+    nans = random.random(x.shape) < 0.5 / rows
+    nans[0, -1] = nans[-1, 0] = True
+    x.view(np.uint32)[nans] = np.where(random.random(nans.sum()) < 0.5, 0x7FC00000, 0xFFC00000)
+    x[:, columns // 2] = np.nan
+    expected = np.abs(x).max(0)  # a NaN where there is one
+    found = same_bits("magnitudes", library.column_maximum(rows, columns, True), x, columns)
+    np.array_equal(found, expected, equal_nan=True) or failures.append("magnitudes %dx%d" % (rows, columns))
+    # maxnumf leaves NaNs out: -inf where there is nothing else.
+    expected = np.where(np.isnan(x), np.float32(-np.inf), x).max(0)
+    found = same_bits("maxnumf", library.column_maximum(rows, columns, False), x, columns)
+    np.array_equal(found, expected) or failures.append("maxnumf %dx%d" % (rows, columns))
+    run, y = tools.compile(*library.row_magnitudes(columns, rows), fused=True), np.empty(columns, np.float32)
+    run(np.ascontiguousarray(x.T), y)
+    np.array_equal(y, np.abs(x).max(0), equal_nan=True) or failures.append("row_magnitudes %dx%d" % (rows, columns))
 
 
 def scaled_sum(terms, rows, columns, start):
@@ -345,6 +384,11 @@ column_sum(1024, 48)
 for terms in 2, 3, 4, 5, 7, 8, 9, 12:
     scaled_sum(terms, 5, 70, "0.0")
     plain_sum(terms, 70)
+for sizes in (2, 5, 4, 70), (2, 3, 3, 40), (3, 2, 8, 33), (1, 4, 5, 16), (5, 3, 1, 20):
+    sum_over_two(*sizes)
+for rows in 1, 2, 5, 8, 17, 40:
+    maxima(rows, 70)
+    maxima(rows, 129)
 scaled_sum(2, 3, 40, "0.75")
 scaled_sum(8, 3, 40, "0.75")
 mid_reduction(3, 20, 5)

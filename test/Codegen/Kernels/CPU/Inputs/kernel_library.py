@@ -205,6 +205,38 @@ def scaled_sum(terms, rows, columns, start):
     return k, [r]
 
 
+def sum_over_two(outer, kept, inner, columns):
+    """Sums over two dimensions that another one lies between."""
+    k = Kernel("sum_over_two")
+    x, y = k.input("x", [outer, kept, inner, columns]), k.output("y", [kept, columns])
+    r = k.generic(
+        "rprp", [(x, "d0, d1, d2, d3")], [(k.fill("0.0", y), "d1, d3")],
+        "%s = arith.addf {0}, {o0} : f32\nyield %s : f32",
+    )
+    return k, [r]
+
+
+def column_maximum(rows, columns, of_magnitudes):
+    """Of magnitudes by maximumf, else by maxnumf, from -inf on."""
+    k = Kernel("column_maximum")
+    x, y = k.input("x", [rows, columns]), k.output("y", [columns])
+    body = ("%m = math.absf {0} : f32\n%s = arith.maximumf %m, {o0} : f32\nyield %s : f32" if of_magnitudes
+            else "%s = arith.maxnumf {0}, {o0} : f32\nyield %s : f32")  # fmt: skip
+    r = k.generic("rp", [(x, "d0, d1")], [(k.fill("0xFF800000", y), "d1")], body)
+    return k, [r]
+
+
+def row_magnitudes(rows, columns):
+    """The largest magnitude of each row, from 0 on."""
+    k = Kernel("row_magnitudes")
+    x, y = k.input("x", [rows, columns]), k.output("y", [rows])
+    r = k.generic(
+        "pr", [(x, "d0, d1")], [(k.fill("0.0", y), "d0")],
+        "%m = math.absf {0} : f32\n%s = arith.maximumf %m, {o0} : f32\nyield %s : f32",
+    )
+    return k, [r]
+
+
 def total_sum(rows, columns):
     """The sum of all elements and that of their row maxima."""
     k = Kernel("total_sum")

@@ -41,6 +41,12 @@ std::optional<Role> mpcomm::getArgumentRole(FunctionOpInterface function,
   return std::nullopt;
 }
 
+bool mpcomm::hasAllRoles(FunctionOpInterface function) {
+  return llvm::all_of(llvm::seq(function.getNumArguments()), [&](unsigned i) {
+    return getArgumentRole(function, i).has_value();
+  });
+}
+
 std::optional<Role> mpcomm::getResultRole(FunctionOpInterface function,
                                           unsigned index) {
   if (auto role = function.getResultAttrOfType<RoleAttr>(index, kRoleAttr))

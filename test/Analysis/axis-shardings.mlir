@@ -346,11 +346,28 @@ func.func @numbers(%g: tensor<4xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, 
 // -----
 
 // What several stages hold is received as it is sent: the same where all
-// senders have the same, by the tag. What a sender has received itself, and
-// other messages, are not known.
+// senders have the same, by the tag. What a sender has received itself, what
+// one sends whose arguments do not say what they are, what the receiver sends,
+// and other messages, are not known. A function sends what its callers pass.
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 
-func.func @maker(%p: tensor<4xf32>, %b: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>}) {
+func.func private @hand_on(%x: tensor<4xf32>) {
+  mpcomm.send(%x) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied6.0"} : tensor<4xf32>
+  return
+}
+
+func.func private @hand_on_reduced(%x: tensor<4xf32>) {
+  mpcomm.send(%x) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied7.0"} : tensor<4xf32>
+  return
+}
+
+func.func @stranger(%p: tensor<4xf32>) {
+  mpcomm.send(%p) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied8.0"} : tensor<4xf32>
+  return
+}
+
+func.func @maker(%p: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>},
+                 %b: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>}) {
   %0 = mpcomm.all_reduce(%b) on @mesh axes ["dp"] mean : tensor<4xf32>
   mpcomm.send(%0) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied0.0"} : tensor<4xf32>
   mpcomm.send(%b) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied1.0"} : tensor<4xf32>
@@ -358,6 +375,9 @@ func.func @maker(%p: tensor<4xf32>, %b: tensor<4xf32> {mpcomm.role = #mpcomm.rol
   mpcomm.send(%0) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied2.0"} : tensor<4xf32>
   %1 = mpcomm.recv on @mesh axes ["pp"] from = 1 {mpcomm.tag = "tied3.1"} : tensor<4xf32>
   mpcomm.send(%1) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied4.0"} : tensor<4xf32>
+  call @hand_on(%b) : (tensor<4xf32>) -> ()
+  call @hand_on_reduced(%0) : (tensor<4xf32>) -> ()
+  mpcomm.send(%0) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied9.0"} : tensor<4xf32>
   return
 }
 
@@ -366,7 +386,7 @@ func.func @another(%b: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>}) {
   return
 }
 
-func.func @holder(%p: tensor<4xf32>) {
+func.func @holder(%p: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>}) {
   %0 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied0.0"} : tensor<4xf32>
   // expected-remark@+1 {{is local, from 'mpcomm.recv'}}
   %1 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied1.0"} : tensor<4xf32>
@@ -378,6 +398,14 @@ func.func @holder(%p: tensor<4xf32>) {
   %4 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied4.0"} : tensor<4xf32>
   // expected-remark@+1 {{is local, from 'mpcomm.recv'}}
   %5 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied5.0"} : tensor<4xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.recv'}}
+  %6 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied6.0"} : tensor<4xf32>
+  %7 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied7.0"} : tensor<4xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.recv'}}
+  %8 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied8.0"} : tensor<4xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.recv'}}
+  %9 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied9.0"} : tensor<4xf32>
+  mpcomm.send(%p) on @mesh axes ["pp"] to = 0 {mpcomm.tag = "tied9.0"} : tensor<4xf32>
   mpcomm.send(%p) on @mesh axes ["pp"] to = 0 {mpcomm.tag = "tied3.1"} : tensor<4xf32>
   return
 }

@@ -45,6 +45,9 @@ std::optional<Role> getArgumentRole(mlir::FunctionOpInterface function,
 std::optional<Role> getResultRole(mlir::FunctionOpInterface function,
                                   unsigned index);
 
+/// Whether each argument has a role: the function is the step, or one like it.
+bool hasAllRoles(mlir::FunctionOpInterface function);
+
 /// The name, or empty if the attribute is missing.
 llvm::StringRef getArgumentName(mlir::FunctionOpInterface function,
                                 unsigned index);

@@ -178,30 +178,45 @@ static StringAttr getTiedTag(Operation *op) {
   return tag && tag.getValue().starts_with(kTiedTag) ? tag : StringAttr();
 }
 
+/// Of senders whose arguments say what they are, with what these call. What
+/// else is sent with a tag makes it unknown.
+void AxisShardings::findSent(ModuleOp module) {
+  sentReplicated.emplace();
+  llvm::MapVector<Operation *, SmallVector<SendOp>> sends; // by function
+  module.walk([&](SendOp op) {
+    if (getTiedTag(op))
+      sends[op->getParentOfType<FunctionOpInterface>().getOperation()]
+          .push_back(op);
+  });
+  if (sends.empty())
+    return;
+  llvm::DenseMap<Operation *, bool> areReplicated;
+  for (auto other : module.getOps<FunctionOpInterface>()) {
+    if (other == function || other.isExternal() || !other.isPublic() ||
+        !hasAllRoles(other))
+      continue;
+    AxisShardings sender(other, axis, gradients, /*followsMessages=*/false);
+    auto addFrom = [&](Operation *from) {
+      for (SendOp op : sends.lookup(from))
+        areReplicated.try_emplace(op, true).first->second &=
+            !sender.anyVaries(op->getOperands());
+    };
+    addFrom(other);
+    llvm::for_each(sender.followed, addFrom);
+  }
+  for (const auto &[_, ops] : sends)
+    for (SendOp op : ops)
+      sentReplicated->try_emplace(getTiedTag(op), true).first->second &=
+          areReplicated.lookup(op);
+}
+
 bool AxisShardings::isSentReplicated(Operation *receive) {
   StringAttr tag = getTiedTag(receive);
   auto module = function->getParentOfType<ModuleOp>();
   if (!tag || !module || !followsMessages)
     return false;
-  if (!sentReplicated) {
-    sentReplicated.emplace();
-    for (auto other : module.getOps<FunctionOpInterface>()) {
-      SmallVector<SendOp> sends;
-      if (other != function)
-        other->walk([&](SendOp op) {
-          if (getTiedTag(op))
-            sends.push_back(op);
-        });
-      if (sends.empty())
-        continue;
-      AxisShardings sender(other, axis, gradients, /*followsMessages=*/false);
-      for (SendOp op : sends) {
-        bool varies = sender.anyVaries(op->getOperands());
-        sentReplicated->try_emplace(getTiedTag(op), true).first->second &=
-            !varies;
-      }
-    }
-  }
+  if (!sentReplicated)
+    findSent(module);
   return sentReplicated->lookup(tag);
 }
 

@@ -31,13 +31,6 @@ bool RankFunctions::areShared(ArrayAttr axes) const {
       axes, [&](Attribute axis) { return programAxes.contains(axis); });
 }
 
-/// Whether each argument says what it is for: it is the step's or one like it.
-static bool hasAllRoles(FunctionOpInterface function) {
-  return llvm::all_of(llvm::seq(function.getNumArguments()), [&](unsigned i) {
-    return getArgumentRole(function, i).has_value();
-  });
-}
-
 Replicas::Replicas(FunctionOpInterface function, const RankFunctions &ranks)
     : function(function), ranks(ranks), hasRoles(hasAllRoles(function)) {}
 

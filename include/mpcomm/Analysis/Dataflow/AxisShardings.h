@@ -24,6 +24,7 @@
 #ifndef MPCOMM_ANALYSIS_DATAFLOW_AXISSHARDINGS_H
 #define MPCOMM_ANALYSIS_DATAFLOW_AXISSHARDINGS_H
 
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "llvm/ADT/DenseMap.h"
@@ -137,8 +138,9 @@ mlir::FunctionOpInterface getFollowedCallee(mlir::Operation *op);
 /// - results of an update by a rank's own gradients (`mpcomm.local_update`) are
 ///   local where an operand is not replicated;
 /// - a recv over another axis of what several stages hold (`kTiedTag`) is
-///   replicated where what is sent with its tag in other functions of the
-///   module is, whatever they receive themselves;
+///   replicated where all that is sent with its tag is, by other public
+///   functions of the module whose arguments have roles, and by what these
+///   call, whatever they receive themselves;
 /// - results of other recvs, of other collectives over the axis, of ops that
 /// depend on
 ///   the rank's coordinate on it, and of ops with unknown effects, or with an
@@ -202,6 +204,7 @@ public:
 private:
   AxisShardings(mlir::FunctionOpInterface function, llvm::StringRef axis,
                 Gradients gradients, bool followsMessages);
+  void findSent(mlir::ModuleOp module);
   /// Whether ranks receive the same, as a message that the class follows.
   bool isSentReplicated(mlir::Operation *receive);
 

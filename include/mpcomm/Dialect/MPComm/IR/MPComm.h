@@ -58,8 +58,8 @@ inline constexpr llvm::StringLiteral kGlobalTypeAttr = "mpcomm.global_type";
 inline constexpr llvm::StringLiteral kStageAttr = "mpcomm.stage";
 inline constexpr llvm::StringLiteral kFingerprintsAttr = "mpcomm.fingerprints";
 inline constexpr llvm::StringLiteral kTagAttr = "mpcomm.tag";
-/// Begins the tags of messages of what several stages hold, and one or several
-/// have made.
+/// Prefix of the tags of messages that carry the gradient of a parameter held
+/// by several stages.
 inline constexpr llvm::StringLiteral kTiedTag = "tied";
 /// Unit attribute of an update that a rank makes by its own gradients, between
 /// two meetings of the ranks.

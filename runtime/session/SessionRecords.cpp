@@ -68,8 +68,9 @@ Error Session::trace(std::span<mpcomm_trace_event> filled, uint32_t &count,
                      return one.event.end < other.event.end;
                    });
   count = uint32_t(kept.size());
-  for (size_t i = 0; i < std::min(kept.size(), filled.size()); ++i) {
-    const auto &[event, program] = kept[i];
+  size_t first = kept.size() - std::min(kept.size(), filled.size());
+  for (size_t i = 0; i < kept.size() - first; ++i) {
+    const auto &[event, program] = kept[first + i];
     filled[i] = {int32_t(event.kind), event.stream,   event.name,
                  event.location,      event.begin,    event.end,
                  event.bytes,         event.flops,    event.type,
@@ -88,8 +89,9 @@ Error Session::flight(std::span<mpcomm_flight_entry> filled,
     return noProgram;
   std::vector<FlightEntry> kept = rank->context().flight();
   count = uint32_t(kept.size());
-  for (size_t i = 0; i < std::min(kept.size(), filled.size()); ++i) {
-    const FlightEntry &entry = kept[i];
+  size_t first = kept.size() - std::min(kept.size(), filled.size());
+  for (size_t i = 0; i < kept.size() - first; ++i) {
+    const FlightEntry &entry = kept[first + i];
     const mprt_collective &call = entry.collective;
     int32_t peer = -1;
     if (call.peer >= 0)

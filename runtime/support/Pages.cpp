@@ -18,11 +18,23 @@
 
 using namespace mprt;
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 static constexpr uint64_t hugePage = 1 << 21;
 
 Pages::~Pages() {
   if (mapped)
     munmap(mapped, mappedBytes);
+}
+
+Error mprt::populate(void *memory, uint64_t bytes) {
+  if (bytes != 0 && madvise(memory, bytes, MADV_POPULATE_WRITE) != 0 &&
+      errno != EINVAL)
+    return Error(MPRT_OUT_OF_MEMORY,
+                 concat("no ", bytes, " bytes of memory: ", strerror(errno)));
+  return {};
 }
 
 Expected<Pages> Pages::make(uint64_t bytes, bool now) {
@@ -45,8 +57,8 @@ Expected<Pages> Pages::make(uint64_t bytes, bool now) {
     pages.begin += -address % hugePage;
     (void)madvise(pages.begin, bytes, MADV_HUGEPAGE);
   }
-  // Kernels before 5.14 make pages when they are first touched.
   if (now)
-    (void)madvise(pages.begin, bytes, MADV_POPULATE_WRITE);
+    if (Error error = populate(pages.begin, bytes))
+      return error;
   return pages;
 }

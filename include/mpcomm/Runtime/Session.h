@@ -747,7 +747,7 @@ typedef struct {
   uint32_t program;       /* the number of the one that ran it               */
 } mpcomm_trace_event;
 
-/* Up to `capacity` of the last events of all programs that were loaded with a
+/* The last events, up to `capacity`, of all programs that were loaded with a
  * trace, in the order in which they ended. *count is how many there are,
  * *dropped (may be null) how many were overwritten. */
 MPCOMM_SESSION_API mprt_status mpcomm_session_trace(
@@ -766,7 +766,7 @@ typedef struct {
   uint64_t enqueued, started, done;
 } mpcomm_flight_entry;
 
-/* Up to `capacity` of the last collectives, oldest first; *count is how many
+/* The last collectives, up to `capacity`, oldest first; *count is how many
  * there are. Any thread may call it, also while a call that steps, saves or
  * waits for ranks hangs, but not during load, switch and close. */
 MPCOMM_SESSION_API mprt_status mpcomm_session_flight(

@@ -8,22 +8,19 @@
 #include "comm/shm/ShmTransport.h"
 
 #include "comm/shm/ShmCommunicator.h"
+#include "support/Pages.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 using namespace mprt;
 using namespace mprt::shm;
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
@@ -64,12 +61,9 @@ Expected<void *> ShmTransport::allocate(uint64_t bytes) {
                      bytes, " bytes of shared memory: ",
                      segment.arenaBytes - allocated, " are left");
   uint8_t *memory = segment.arena(self) + allocated;
-  // Pages are made now, so that memory that is not there is an error here and
-  // not a signal later. Kernels before 5.14 cannot, and make them later.
-  if (rounded != 0 && madvise(memory, rounded, MADV_POPULATE_WRITE) != 0 &&
-      errno != EINVAL)
-    return makeError(MPRT_OUT_OF_MEMORY, "rank ", self, ": cannot allocate ",
-                     bytes, " bytes of shared memory: ", strerror(errno));
+  if (Error error = populate(memory, rounded))
+    return makeError(MPRT_OUT_OF_MEMORY, "rank ", self,
+                     ": shared memory: ", error.message());
   allocated += rounded;
   return static_cast<void *>(memory);
 }

@@ -255,13 +255,17 @@ PolicyDecision Policy::review(const PolicyInput &input) {
   if (expectations[best] > (1 - gain) * taken) {
     best = current;
     // What a plan may save is what is not computing.
-    explores &= input.compute < (1 - options.gain) * taken;
-    for (size_t plan = 0; explores && plan < all.size(); ++plan)
-      if (isOpen(plan) && !isTried[plan] &&
-          expectations[plan] < matchShare * taken)
-        best = plan;
-    isTrial = best != current;
-    explores &= isTrial;
+    double computing =
+        all[current].forecast.compute > 0
+            ? all[current].forecast.compute * slowness[current].value
+            : input.compute;
+    if (explores && computing < (1 - options.gain) * taken) {
+      for (size_t plan = 0; plan < all.size(); ++plan)
+        if (isOpen(plan) && !isTried[plan] &&
+            expectations[plan] < matchShare * taken)
+          best = plan;
+      explores = isTrial = best != current;
+    }
   }
   // There has to be one left for the way back.
   if (best == current || switches.size() + 2 > options.budget) {

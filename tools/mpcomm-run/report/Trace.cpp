@@ -87,8 +87,8 @@ std::vector<std::string> describeRank(uint64_t rank, uint64_t dropped,
   lines.push_back(meta("process_sort_index", 0, "\"sort_index\":" + pid));
   if (dropped)
     lines.push_back(meta("process_labels", 0,
-                         "\"labels\":\"the first " + std::to_string(dropped) +
-                             " events are lost\""));
+                         "\"labels\":\"" + std::to_string(dropped) +
+                             " earlier events are lost\""));
   for (size_t track = 0; track < tracks.all().size(); ++track)
     lines.push_back(
         meta("thread_name", track, "\"name\":" + quoted(tracks.all()[track])));

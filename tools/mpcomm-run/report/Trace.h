@@ -23,7 +23,7 @@ namespace mpcomm::run {
 /// What a stream did, as the runtime records it.
 using mprt::TraceEvent;
 
-/// Events that a rank keeps, some 20 MB.
+/// Events that a rank keeps of each plan, some 20 MB.
 inline constexpr uint32_t tracedEvents = 1u << 18;
 
 struct RecordedTrace {

@@ -520,6 +520,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
     AssignShardingsPassOptions assign;
     assign.zero = zero;
     passes.addPass(createAssignShardingsPass(assign));
+    passes.addPass(createPropagateShardingsPass());
     InsertReshardsPassOptions reshards;
     reshards.gradients = zero > 1;
     reshards.keepBytes = options.zeroKeep;

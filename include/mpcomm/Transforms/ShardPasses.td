@@ -20,8 +20,7 @@ def AssignShardingsPass
   let summary = "Says what of the state each rank holds";
   let description = [{
     Puts `mpcomm.sharding` on arguments of role `optimizer_state` and
-    `parameter`, and on the results that take their places, in every function
-    that has state of that name. With `zero=1` (Rajbhandari et al., "ZeRO:
+    `parameter` in every function that has state of that name. With `zero=1` (Rajbhandari et al., "ZeRO:
     Memory Optimizations Toward Training Trillion Parameter Models", 2020) state
     is split flat over the axis, in row-major order and padded, if all that reads
     it in a training step is its update, and this works element by element
@@ -34,7 +33,8 @@ def AssignShardingsPass
     Assumes: Form 3.
 
     Guarantees: Form 3, with shardings; types are still those of the whole.
-    `mpcomm-insert-reshards` and `mpcomm-localize` have to follow.
+    `mpcomm-propagate-shardings`, `mpcomm-insert-reshards` and `mpcomm-localize`
+    have to follow.
 
     Numerics: exact (changes nothing but attributes).
 
@@ -60,6 +60,67 @@ def AssignShardingsPass
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }
 
+def PropagateShardingsPass
+    : Pass<"mpcomm-propagate-shardings", "::mlir::ModuleOp"> {
+  let summary = "Derives what ranks hold from what is declared";
+  let description = [{
+    What is split along a dimension of one operand or result of an op is split
+    along the dimensions of the others that are of the same factor
+    (`ShardingOpInterface`), forwards and backwards, through calls, and between
+    state and what takes its place in the next step. Ops without a reduced
+    factor come first. What is declared, on arguments and results of functions
+    and on `mpcomm.reshard`, stays. Of two shardings that meet in one factor the
+    one of which more bytes are held wins; no dimension is split over ranks that
+    do not divide it. A product over a split dimension gives partial sums, and
+    so do ops that are linear in these, as far as nothing else reads them and
+    they do not grow; there they are to be reduced. (After Xu et al., "GSPMD: General
+    and Scalable Parallelization for ML Computation Graphs", 2021, and Shardy's
+    rules of ops.)
+
+    The pass declares `mpcomm.sharding` of what had none: arguments of state,
+    results that take their places, and arguments and results of private
+    functions. Other arguments of public functions are fed as they are declared.
+    State that is split flat takes its place flat.
+
+    Assumes: Form 3; types are those of the whole, and one mesh has all
+    shardings.
+
+    Guarantees: Form 3.
+
+    Numerics: exact (changes nothing but attributes).
+
+    Example: rows of the second product's matrix follow from columns of the
+    first's
+    ```mlir
+    %up: tensor<8x32xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{}, {"tp"} ]>}
+    %down: tensor<32x8xf32>
+    %0 = mpcomm.dot_general %x, %up ...
+    %1 = mpcomm.gelu %0 ...
+    %2 = mpcomm.dot_general %1, %down ...
+    ```
+    becomes, with `annotate`,
+    ```mlir
+    %up: tensor<8x32xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{}, {"tp"} ]>}
+    %down: tensor<32x8xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{"tp"}, {} ]>}
+    %0 = mpcomm.dot_general %x, %up ... {mpcomm.shardings = [#mpcomm.sharding<@mesh, [{}, {"tp"} ]>]}
+    %1 = mpcomm.gelu %0 ... {mpcomm.shardings = [#mpcomm.sharding<@mesh, [{}, {"tp"} ]>]}
+    %2 = mpcomm.dot_general %1, %down ...
+             {mpcomm.shardings = [#mpcomm.sharding<@mesh, [{}, {} ], partial = [sum "tp"]>]}
+    ```
+
+    Counts (analysis remark `Propagated`, for each function): values that are
+    split along dimensions, values that are partial, values of which ranks hold
+    something else than an op that reads or computes them works on, and the
+    bytes of these (whole; twice for what has to be reduced).
+  }];
+  let options = [
+    Option<"annotate", "annotate", "bool", "false",
+           "put `mpcomm.shardings` on each op that has results which are not "
+           "replicated, to read">
+  ];
+  let dependentDialects = ["::mpcomm::MPCommDialect"];
+}
+
 def InsertReshardsPass : Pass<"mpcomm-insert-reshards", "::mlir::ModuleOp"> {
   let summary = "Says where ranks need whole what they have parts of";
   let description = [{
@@ -80,7 +141,8 @@ def InsertReshardsPass : Pass<"mpcomm-insert-reshards", "::mlir::ModuleOp"> {
     micro-batch reduces its gradient, and the sums over micro-batches are of
     parts.
 
-    Assumes: Form 3, with shardings of `mpcomm-assign-shardings`.
+    Assumes: Form 3, with shardings of `mpcomm-assign-shardings` and
+    `mpcomm-propagate-shardings`.
 
     Guarantees: Form 3; what reads a split state whole reads a reshard, but for
     what updates make.

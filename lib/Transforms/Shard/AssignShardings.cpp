@@ -115,10 +115,8 @@ void AssignShardings::assign(func::FuncOp function, MeshOp mesh) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     if (!isSplit.lookup(mpcomm::getArgumentName(function, i)))
       continue;
-    ShardingAttr sharding = shardingOf(function.getArgumentTypes()[i]);
-    editor.setArgument(i, kShardingAttr, sharding);
-    if (std::optional<int64_t> result = getDonation(function, i))
-      editor.setResult(*result, kShardingAttr, sharding);
+    editor.setArgument(i, kShardingAttr,
+                       shardingOf(function.getArgumentTypes()[i]));
   }
   editor.apply();
 }

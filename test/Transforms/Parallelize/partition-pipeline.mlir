@@ -7,10 +7,10 @@
 // RUN: mpcomm-opt %s --mpcomm-insert-casts=policy=bf16 --mpcomm-partition-pipeline="stages=4 micro-batches=4" -o /dev/null \
 // RUN:   --remarks-filter=mpcomm-partition-pipeline --remark-policy=all 2>&1 | FileCheck %s --check-prefix=BYTES
 
-// RUN: mpcomm-opt %s --mpcomm-insert-casts=policy=bf16 --mpcomm-data-parallel=size=2 --mpcomm-assign-shardings=zero=1 --mpcomm-insert-reshards \
+// RUN: mpcomm-opt %s --mpcomm-insert-casts=policy=bf16 --mpcomm-data-parallel=size=2 --mpcomm-assign-shardings=zero=1 --mpcomm-propagate-shardings --mpcomm-insert-reshards \
 // RUN:   --mpcomm-partition-pipeline="stages=4 micro-batches=4" -o /dev/null \
 // RUN:   --remarks-filter=mpcomm-partition-pipeline --remark-policy=all 2>&1 | FileCheck %s --check-prefix=ZERO1
-// RUN: mpcomm-opt %s --mpcomm-insert-casts=policy=bf16 --mpcomm-data-parallel=size=2 --mpcomm-assign-shardings=zero=3 --mpcomm-insert-reshards=gradients \
+// RUN: mpcomm-opt %s --mpcomm-insert-casts=policy=bf16 --mpcomm-data-parallel=size=2 --mpcomm-assign-shardings=zero=3 --mpcomm-propagate-shardings --mpcomm-insert-reshards=gradients \
 // RUN:   --mpcomm-partition-pipeline="stages=4 micro-batches=4" -o /dev/null \
 // RUN:   --remarks-filter=mpcomm-partition-pipeline --remark-policy=all 2>&1 | FileCheck %s --check-prefix=ZERO3
 

@@ -1,7 +1,7 @@
 // Gathers of state do not all start first: the next bucket is under way, and what is ahead of its use takes no more than
 // the largest. Here all are of a size: the third starts after the first use of the first.
 //
-// RUN: mpcomm-opt %s --split-input-file --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-insert-reshards,mpcomm-localize,mpcomm-verify-shardings,mpcomm-combine-collectives{policy=none cluster=local},mpcomm-make-async,mpcomm-schedule-overlap{cluster=local},mpcomm-verify-shardings,mpcomm-verify-scheduled-programs)' \
+// RUN: mpcomm-opt %s --split-input-file --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-propagate-shardings,mpcomm-insert-reshards,mpcomm-localize,mpcomm-verify-shardings,mpcomm-combine-collectives{policy=none cluster=local},mpcomm-make-async,mpcomm-schedule-overlap{cluster=local},mpcomm-verify-shardings,mpcomm-verify-scheduled-programs)' \
 // RUN:   | FileCheck %s
 
 

@@ -2,22 +2,22 @@
 // a whole is done for each; the last layer, of which the backward pass comes next, is gathered once.
 //
 // RUN: mpcomm-opt %s --split-input-file \
-// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-insert-reshards{gradients})' \
+// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-propagate-shardings,mpcomm-insert-reshards{gradients})' \
 // RUN:   --remarks-filter="mpcomm-insert.*" --remark-format=emitRemark 2>%t.remarks | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK --input-file=%t.remarks
 // RUN: mpcomm-opt %s --split-input-file \
-// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-insert-reshards{gradients},mpcomm-localize,mpcomm-verify-shardings,mpcomm-verify-rank-programs,mpcomm-simplify-collectives)' \
+// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-propagate-shardings,mpcomm-insert-reshards{gradients},mpcomm-localize,mpcomm-verify-shardings,mpcomm-verify-rank-programs,mpcomm-simplify-collectives)' \
 // RUN:   | FileCheck %s --check-prefix=LOCAL
 // With micro-batches all of that is in the body, whose sums are of parts.
 // RUN: mpcomm-opt %s --split-input-file \
-// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-insert-reshards{gradients},mpcomm-accumulate-gradients{micro-batches=3},mpcomm-localize,mpcomm-verify-shardings,mpcomm-verify-rank-programs,mpcomm-simplify-collectives,mpcomm-verify-communication)' \
+// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-propagate-shardings,mpcomm-insert-reshards{gradients},mpcomm-accumulate-gradients{micro-batches=3},mpcomm-localize,mpcomm-verify-shardings,mpcomm-verify-rank-programs,mpcomm-simplify-collectives,mpcomm-verify-communication)' \
 // RUN:   | FileCheck %s --check-prefix=MICRO
 // The whole of %v has 60 bytes: with as many to keep it is not gathered again.
 // RUN: mpcomm-opt %s --split-input-file \
-// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-insert-reshards{gradients keep-bytes=60})' \
+// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-propagate-shardings,mpcomm-insert-reshards{gradients keep-bytes=60})' \
 // RUN:   | FileCheck %s --check-prefix=KEEP --implicit-check-not=gathered_again
 // RUN: mpcomm-opt %s --split-input-file \
-// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-insert-reshards{gradients keep-bytes=59})' \
+// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-propagate-shardings,mpcomm-insert-reshards{gradients keep-bytes=59})' \
 // RUN:   | FileCheck %s
 // KEEP-LABEL: func.func @train_step
 // KEEP: %[[V1:.*]] = mpcomm.reshard %{{.*}} to <@mesh, [{}, {}]> : tensor<5x3xf32>

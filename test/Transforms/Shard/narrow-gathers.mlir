@@ -3,7 +3,7 @@
 // count: then the whole is looked at.
 //
 // RUN: mpcomm-opt %s \
-// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-insert-reshards{gradients},canonicalize,mpcomm-localize,mpcomm-verify-shardings,mpcomm-verify-rank-programs,canonicalize)' \
+// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=3},mpcomm-propagate-shardings,mpcomm-insert-reshards{gradients},canonicalize,mpcomm-localize,mpcomm-verify-shardings,mpcomm-verify-rank-programs,canonicalize)' \
 // RUN:   | FileCheck %s --implicit-check-not='mpcomm.all_gather({{.*}}bf16'
 
 mpcomm.mesh @mesh <["dp" = 2]>

@@ -1,5 +1,5 @@
 // RUN: mpcomm-opt %s --split-input-file \
-// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=1},mpcomm-localize,mpcomm-verify-shardings,canonicalize,cse)' \
+// RUN:   --pass-pipeline='builtin.module(mpcomm-assign-shardings{zero=1},mpcomm-propagate-shardings,mpcomm-localize,mpcomm-verify-shardings,canonicalize,cse)' \
 // RUN:   | FileCheck %s
 
 mpcomm.mesh @mesh <["dp" = 4]>

@@ -59,7 +59,8 @@ def programs():
         ("norms", norm, [data % (2, ""), "--mpcomm-sync-batch-norm"]),
         ("gpt, micro-batches", block, [data % (2, " micro-batches=2 average=before"), "--mpcomm-accumulate-gradients=micro-batches=2"]),
         ("gpt, ZeRO", block, ["--mpcomm-insert-casts=policy=bf16", data % (4, " average=before"),
-                              "--mpcomm-assign-shardings=zero=1", "--mpcomm-localize"]),
+                              "--mpcomm-assign-shardings=zero=1",
+                              "--mpcomm-propagate-shardings", "--mpcomm-localize"]),
         ("gpt, buckets", block, [data % (4, ""), "--mpcomm-combine-collectives=policy=megatron"]),
     ):  # fmt: skip
         yield name, opt(source, *passes, "--mpcomm-verify-shardings=record").stdout

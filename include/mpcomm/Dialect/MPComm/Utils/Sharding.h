@@ -26,6 +26,10 @@ namespace mpcomm {
 inline constexpr llvm::StringLiteral kGatheredAgainAttr =
     "mpcomm.gathered_again";
 
+/// On an op, for people: what ranks hold of its results, an array of
+/// #mpcomm.sharding, or of `unit` for what is no tensor of static shape.
+inline constexpr llvm::StringLiteral kShardingsAttr = "mpcomm.shardings";
+
 /// Ranks along `axes`, a list of #mpcomm.axis; a failure with a `reason` where
 /// the mesh lacks one of them, or a sub-axis does not divide its axis.
 llvm::FailureOr<int64_t> countRanks(mlir::ArrayAttr axes, MeshOp mesh,

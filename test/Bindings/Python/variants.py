@@ -1,7 +1,7 @@
 # Several plans of one step in a file: a session switches among them at any step, and the
 # losses keep their bits where each plan computes the same, also between plans that lose
 # something and keep it. What cannot be a variant is refused when it is compiled; a rank that
-# dies as others switch is named.
+# dies as others switch, or is killed in the middle of a switch, is named.
 #
 # REQUIRES: torch, compiler
 # RUN: rm -rf %t && mkdir %t
@@ -12,6 +12,7 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -93,6 +94,25 @@ def dying(mesh, options, variants, found):
         except mpcomm.Error as error:
             with open(found, "w", encoding="utf-8") as file:
                 file.write(f"{time.monotonic() - begin < 30} {error}")
+            os._exit(0)
+
+
+def killed(mesh, options, variants, found, seed):
+    """Rank 1 is killed at some moment of a run that does little but switch."""
+    program, batches = compiled(mesh, options, variants)
+    names, moment = random.Random(seed), random.Random(seed + 100)
+    with mpcomm.Session(program, timeout=60) as session:
+        session.step(batches[0])
+        if session.rank == 1:
+            signal.setitimer(signal.ITIMER_REAL, moment.uniform(1e-3, 0.1))  # nothing handles it
+        try:
+            while True:
+                for _ in range(20):
+                    session.switch(names.choice(["", *variants]))
+                session.step(batches[0])
+        except mpcomm.Error as error:
+            with open(found, "w", encoding="utf-8") as file:
+                file.write(str(error))
             os._exit(0)
 
 
@@ -185,6 +205,22 @@ def main():
     with open(found, encoding="utf-8") as file:
         text = file.read()
     assert text.startswith("True ") and "rank 1" in text, text
+    switching = 0
+    for seed in range(12):
+        os.remove(found)
+        begin = time.monotonic()
+        try:
+            mpcomm.launch(killed, np=2, args=(*CELLS[seed % len(CELLS)], found, seed))
+            raise AssertionError("a launch of a rank that was killed went well")
+        except mpcomm.Error as error:
+            assert "rank 1" in str(error) and "SIGALRM" in str(error), error
+        assert time.monotonic() - begin < 30
+        with open(found, encoding="utf-8") as file:
+            text = file.read()
+        assert "rank 1" in text, text
+        switching += "mpcomm_session_switch" in text
+    print(f"12 kills, {switching} of them in a switch")
+    assert switching > 0
 
 
 if __name__ == "__main__":

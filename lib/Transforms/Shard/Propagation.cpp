@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Shard/Propagation.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "mpcomm/Analysis/Dataflow/AxisShardings.h"
 #include "mpcomm/Analysis/StepSignature.h"
@@ -67,10 +68,8 @@ ShardingAttr Propagation::get(Value value) const {
   SmallVector<Attribute> dims;
   for (ArrayAttr axes : at->dims)
     dims.push_back(axes ? axes : none);
-  return ShardingAttr::get(context,
-                           meshName,
-                           ArrayAttr::get(context, dims), none,
-                           at->partial ? at->partial : none, none);
+  return ShardingAttr::get(context, meshName, ArrayAttr::get(context, dims),
+                           none, at->partial ? at->partial : none, none);
 }
 
 void Propagation::push(Operation *op) {
@@ -97,20 +96,20 @@ void Propagation::pushAround(Value value) {
   }
 }
 
-bool Propagation::split(const Member &member, ArrayAttr axes) {
+/// Where that takes nothing from another dimension.
+void Propagation::split(const Member &member, ArrayAttr axes) {
   Held *at = find(member.value);
   if (!at || at->isFixed || at->dims[member.dim] ||
       llvm::any_of(at->dims,
                    [&](ArrayAttr other) { return overlaps(other, axes); }))
-    return false;
+    return;
   std::string reason;
   FailureOr<int64_t> ranks = countRanks(axes, mesh, reason);
   auto type = cast<RankedTensorType>(member.value.getType());
   if (failed(ranks) || type.getDimSize(member.dim) % *ranks != 0)
-    return false;
+    return;
   at->dims[member.dim] = axes;
   pushAround(member.value);
-  return true;
 }
 
 //===----------------------------------------------------------------------===//
@@ -255,7 +254,9 @@ static FailureOr<ArrayAttr> getPartialResults(Operation *op,
   for (auto [i, one] : llvm::enumerate(partial)) {
     if (!one || one.empty())
       continue;
-    if (all && all != one)
+    bool isFloat =
+        isa<FloatType>(getElementTypeOrSelf(op->getOperand(i).getType()));
+    if (!isFloat || (all && all != one))
       return failure();
     all = one;
     operands.insert(i);

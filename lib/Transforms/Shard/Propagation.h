@@ -84,7 +84,7 @@ private:
   void seed(mlir::func::FuncOp function);
   void push(mlir::Operation *op);
   void pushAround(mlir::Value value);
-  bool split(const Member &member, mlir::ArrayAttr axes);
+  void split(const Member &member, mlir::ArrayAttr axes);
   mlir::ArrayAttr choose(const Members &members) const;
   void propagate(const Members &members);
   void tie(mlir::Value a, mlir::Value b);

@@ -348,7 +348,8 @@ func.func @numbers(%g: tensor<4xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, 
 // What several stages hold is received as it is sent: the same where all
 // senders have the same, by the tag. What a sender has received itself, what
 // one sends whose arguments do not say what they are, what the receiver sends,
-// and other messages, are not known. A function sends what its callers pass.
+// and other messages, are not known. A private function sends what any of its
+// callers pass.
 mpcomm.mesh @mesh <["pp" = 2, "dp" = 2]>
 
 func.func private @hand_on(%x: tensor<4xf32>) {
@@ -361,8 +362,14 @@ func.func private @hand_on_reduced(%x: tensor<4xf32>) {
   return
 }
 
+func.func private @hand_on_to_all(%x: tensor<4xf32>) {
+  mpcomm.send(%x) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied10.0"} : tensor<4xf32>
+  return
+}
+
 func.func @stranger(%p: tensor<4xf32>) {
   mpcomm.send(%p) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied8.0"} : tensor<4xf32>
+  call @hand_on_to_all(%p) : (tensor<4xf32>) -> ()
   return
 }
 
@@ -377,6 +384,7 @@ func.func @maker(%p: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>},
   mpcomm.send(%1) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied4.0"} : tensor<4xf32>
   call @hand_on(%b) : (tensor<4xf32>) -> ()
   call @hand_on_reduced(%0) : (tensor<4xf32>) -> ()
+  call @hand_on_to_all(%0) : (tensor<4xf32>) -> ()
   mpcomm.send(%0) on @mesh axes ["pp"] to = 1 {mpcomm.tag = "tied9.0"} : tensor<4xf32>
   return
 }
@@ -405,6 +413,8 @@ func.func @holder(%p: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>}) {
   %8 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied8.0"} : tensor<4xf32>
   // expected-remark@+1 {{is local, from 'mpcomm.recv'}}
   %9 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied9.0"} : tensor<4xf32>
+  // expected-remark@+1 {{is local, from 'mpcomm.recv'}}
+  %10 = mpcomm.recv on @mesh axes ["pp"] from = 0 {mpcomm.tag = "tied10.0"} : tensor<4xf32>
   mpcomm.send(%p) on @mesh axes ["pp"] to = 0 {mpcomm.tag = "tied9.0"} : tensor<4xf32>
   mpcomm.send(%p) on @mesh axes ["pp"] to = 0 {mpcomm.tag = "tied3.1"} : tensor<4xf32>
   return

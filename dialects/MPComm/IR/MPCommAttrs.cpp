@@ -12,6 +12,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -208,6 +209,16 @@ LogicalResult MPCommDialect::verifyOperationAttribute(Operation *op,
       return op->emitOpError() << "expects '" << kLocalUpdateAttr
                                << "' to be a unit attribute of an update, got "
                                << attr.getValue();
+    return success();
+  }
+  if (attr.getName() == kShardingsAttr) {
+    auto shardings = dyn_cast<ArrayAttr>(attr.getValue());
+    if (!shardings || shardings.size() != op->getNumResults() ||
+        !llvm::all_of(shardings, llvm::IsaPred<ShardingAttr, UnitAttr>))
+      return op->emitOpError()
+             << "expects '" << kShardingsAttr
+             << "' to be a #mpcomm.sharding, or unit, for each result, got "
+             << attr.getValue();
     return success();
   }
   if (attr.getName() == kPendingAttr) {

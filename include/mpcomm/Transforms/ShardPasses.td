@@ -69,13 +69,14 @@ def PropagateShardingsPass
     (`ShardingOpInterface`), forwards and backwards, through calls, and between
     state and what takes its place in the next step. Ops without a reduced
     factor come first. What is declared, on arguments and results of functions
-    and on `mpcomm.reshard`, stays. Of two shardings that meet in one factor the
-    one of which more bytes are held wins; no dimension is split over ranks that
-    do not divide it. A product over a split dimension gives partial sums, and
-    so do ops that are linear in these, as far as nothing else reads them and
-    they do not grow; there they are to be reduced. (After Xu et al., "GSPMD: General
-    and Scalable Parallelization for ML Computation Graphs", 2021, and Shardy's
-    rules of ops.)
+    and on `mpcomm.reshard`, stays. Otherwise a value keeps the sharding that
+    reaches it first, and where two meet in one factor, the one of which more
+    bytes are held goes on; no dimension is split over ranks that do not divide
+    it. A product over a split dimension gives partial sums, and so do ops that
+    are linear in these, as far as nothing else reads them and they do not grow;
+    there they are to be reduced. (After Xu et al., "GSPMD: General and Scalable
+    Parallelization for ML Computation Graphs", 2021, and Shardy's rules of ops.)
+    That values differ between data ranks because samples do is not shown.
 
     The pass declares `mpcomm.sharding` of what had none: arguments of state,
     results that take their places, and arguments and results of private
@@ -110,13 +111,15 @@ def PropagateShardingsPass
 
     Counts (analysis remark `Propagated`, for each function): values that are
     split along dimensions, values that are partial, values of which ranks hold
-    something else than an op that reads or computes them works on, and the
-    bytes of these (whole; twice for what has to be reduced).
+    something else than an op that reads or computes them works on, or than is
+    declared of the result that they are, and the bytes of these (whole; twice
+    for what has to be reduced).
   }];
   let options = [
     Option<"annotate", "annotate", "bool", "false",
            "put `mpcomm.shardings` on each op that has results which are not "
-           "replicated, to read">
+           "replicated, to read; flat ones where all shardings of the function "
+           "are flat">
   ];
   let dependentDialects = ["::mpcomm::MPCommDialect"];
 }

@@ -178,8 +178,20 @@ static StringAttr getTiedTag(Operation *op) {
   return tag && tag.getValue().starts_with(kTiedTag) ? tag : StringAttr();
 }
 
+/// `function` and what it calls, directly or not.
+static SetVector<Operation *> findReached(FunctionOpInterface function) {
+  SetVector<Operation *> reached;
+  reached.insert(function);
+  for (size_t i = 0; i < reached.size(); ++i)
+    reached[i]->walk([&](CallOpInterface call) {
+      if (Operation *callee = call.resolveCallable())
+        reached.insert(callee);
+    });
+  return reached;
+}
+
 /// Of senders whose arguments say what they are, with what these call. What
-/// else is sent with a tag makes it unknown.
+/// another function sends with a tag, too, makes it unknown.
 void AxisShardings::findSent(ModuleOp module) {
   sentReplicated.emplace();
   llvm::MapVector<Operation *, SmallVector<SendOp>> sends; // by function
@@ -192,17 +204,24 @@ void AxisShardings::findSent(ModuleOp module) {
     return;
   llvm::DenseMap<Operation *, bool> areReplicated;
   for (auto other : module.getOps<FunctionOpInterface>()) {
-    if (other == function || other.isExternal() || !other.isPublic() ||
-        !hasAllRoles(other))
+    // What nobody outside calls is what those that call it make of it.
+    if (!other.isPublic() && other != function)
       continue;
-    AxisShardings sender(other, axis, gradients, /*followsMessages=*/false);
-    auto addFrom = [&](Operation *from) {
+    SetVector<Operation *> reached = findReached(other);
+    if (llvm::none_of(reached,
+                      [&](Operation *from) { return sends.contains(from); }))
+      continue;
+    bool isKnown =
+        other != function && !other.isExternal() && hasAllRoles(other);
+    std::optional<AxisShardings> sender;
+    if (isKnown)
+      sender.emplace(AxisShardings(other, axis, gradients,
+                                   /*followsMessages=*/false));
+    for (Operation *from : reached)
       for (SendOp op : sends.lookup(from))
         areReplicated.try_emplace(op, true).first->second &=
-            !sender.anyVaries(op->getOperands());
-    };
-    addFrom(other);
-    llvm::for_each(sender.followed, addFrom);
+            isKnown && (from == other || sender->followed.contains(from)) &&
+            !sender->anyVaries(op->getOperands());
   }
   for (const auto &[_, ops] : sends)
     for (SendOp op : ops)
@@ -451,6 +470,14 @@ bool AxisShardings::visitByRule(Operation *op, const ShardingRule &rule) {
 }
 
 /// Of an op that hands on each gradient, times a factor that all share.
+std::optional<Reduction> mpcomm::getReductionOfGradients(Operation *op) {
+  if (isa<SquaredNormOp>(op))
+    return Reduction::Sum;
+  if (isa<UnscaleOp>(op))
+    return Reduction::Max;
+  return std::nullopt;
+}
+
 bool AxisShardings::visitPerGradient(OptimizerOpInterface op,
                                      ArrayRef<OpOperand *> gradients) {
   AxisSharding shared;
@@ -468,10 +495,11 @@ bool AxisShardings::visitPerGradient(OptimizerOpInterface op,
   // rank's own elements.
   AxisSharding rest;
   auto clip = dyn_cast<ClipByGlobalNormOp>(op.getOperation());
-  if (split && isa<UnscaleOp>(op))
-    rest = AxisSharding::partial(Reduction::Max);
-  else if (isa<SquaredNormOp>(op) && split == gradients.size())
-    rest = AxisSharding::partial(Reduction::Sum);
+  std::optional<Reduction> reduction = getReductionOfGradients(op);
+  if (split && reduction == Reduction::Max)
+    rest = AxisSharding::partial(*reduction);
+  else if (reduction == Reduction::Sum && split == gradients.size())
+    rest = AxisSharding::partial(*reduction);
   else if (split && !(clip && clip.getGivenNorm()))
     isLocal = true;
   bool changed = false;

@@ -74,8 +74,12 @@ std::optional<Reduction> mpcomm::findExtremum(Operation *op, int64_t ranks) {
   return found;
 }
 
+bool mpcomm::isOfGradients(Operation *op) {
+  return isa<UnscaleOp, SquaredNormOp, ClipByGlobalNormOp>(op);
+}
+
 FlatKind mpcomm::getFlatKind(Operation *op, int64_t ranks) {
-  if (isa<UnscaleOp, SquaredNormOp, ClipByGlobalNormOp>(op))
+  if (isOfGradients(op))
     return FlatKind::PerGradient;
   if (op->getNumResults() == 0 ||
       !isa<RankedTensorType>(op->getResult(0).getType()))

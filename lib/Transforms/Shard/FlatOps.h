@@ -39,6 +39,9 @@ std::optional<Reduction> findExtremum(mlir::Operation *op, int64_t ranks);
 /// Whether all elements of `value`, a tensor, are equal wherever it is cut.
 bool isUniform(mlir::Value value);
 
+/// Whether `op` is of kind PerGradient, over however many ranks.
+bool isOfGradients(mlir::Operation *op);
+
 /// The gradients that `op`, of kind PerGradient, has.
 mlir::SmallVector<mlir::OpOperand *> getGradients(mlir::Operation *op);
 

@@ -33,111 +33,156 @@ public:
   void runOnOperation() override;
 
 private:
-  LogicalResult findMesh(func::FuncOp function);
+  LogicalResult check(func::FuncOp function);
   LogicalResult check(func::FuncOp function, ShardingAttr sharding, Type type,
-                      bool isLocal, const std::string &what);
-  void declare(func::FuncOp function, const Propagation &found);
-  LogicalResult note(func::FuncOp function, const Propagation &found);
+                      bool isLocal, llvm::function_ref<std::string()> describe);
+  ShardingAttr get(Value value) const;
+  void declare(func::FuncOp function);
+  void note(func::FuncOp function);
 
   MeshOp mesh;
+  /// Checked before.
+  llvm::DenseSet<std::pair<ShardingAttr, Type>> checked;
+  /// Null where all that is declared is flat, or whole.
+  std::optional<Propagation> found;
+  bool isBeyondFlat = false;
 };
 
 } // namespace
 
-LogicalResult PropagateShardings::check(func::FuncOp function,
-                                        ShardingAttr sharding, Type type,
-                                        bool isLocal, const std::string &what) {
-  if (!sharding)
+LogicalResult
+PropagateShardings::check(func::FuncOp function, ShardingAttr sharding,
+                          Type type, bool isLocal,
+                          llvm::function_ref<std::string()> describe) {
+  if (!sharding || (!isLocal && checked.contains({sharding, type})))
     return success();
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (isLocal || !tensor || tensor.getRank() != sharding.getRank())
     return function.emitOpError()
-           << "has " << what << " of sharding " << sharding << " and type "
-           << type << ", expected the type of the whole, of as many dimensions";
-  auto found = SymbolTable::lookupNearestSymbolFrom<MeshOp>(function,
-                                                            sharding.getMesh());
+           << "has " << describe() << " of sharding " << sharding
+           << " and type " << type
+           << ", expected the type of the whole, of as many dimensions";
+  auto onMesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(
+      function, sharding.getMesh());
   std::string reason = "names " + sharding.getMesh().getValue().str() +
                        ", which is not an mpcomm.mesh";
-  if (!found || failed(getLocalType(sharding, tensor, found, reason)))
-    return function.emitOpError() << "has " << what << " of sharding "
+  if (!onMesh || failed(getLocalType(sharding, tensor, onMesh, reason)))
+    return function.emitOpError() << "has " << describe() << " of sharding "
                                   << sharding << ", which " << reason;
-  if (mesh && mesh != found)
+  if (mesh && mesh != onMesh)
     return function.emitOpError()
-           << "has " << what << " on mesh @" << found.getSymName()
+           << "has " << describe() << " on mesh @" << onMesh.getSymName()
            << ", expected all shardings to be on one, and others are on @"
            << mesh.getSymName();
-  mesh = found;
+  mesh = onMesh;
+  isBeyondFlat |= !sharding.isReplicated() &&
+                  (!sharding.isFlat() || !sharding.getPartial().empty() ||
+                   !sharding.getLocal().empty());
+  checked.insert({sharding, type});
   return success();
 }
 
-LogicalResult PropagateShardings::findMesh(func::FuncOp function) {
+LogicalResult PropagateShardings::check(func::FuncOp function) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
     if (failed(check(function, getArgumentSharding(function, i),
                      function.getArgumentTypes()[i],
                      function.getArgAttr(i, kGlobalTypeAttr) != nullptr,
-                     describeArgument(function, i))))
+                     [&] { return describeArgument(function, i); })))
       return failure();
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     if (failed(check(function, getResultSharding(function, i),
                      function.getResultTypes()[i],
                      function.getResultAttr(i, kGlobalTypeAttr) != nullptr,
-                     describeResult(function, i))))
+                     [&] { return describeResult(function, i); })))
       return failure();
-  return success();
+  WalkResult result = function.walk([&](Operation *op) {
+    op->removeAttr(kShardingsAttr); // of an earlier run
+    ShardingAttr target = getReshardTarget(op);
+    return WalkResult(target ? check(function, target,
+                                     op->getResult(0).getType(), false,
+                                     [] { return std::string("a reshard"); })
+                             : success());
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// What ranks hold of `value`; null for what has no static shape, and where
+/// nothing was to be derived.
+ShardingAttr PropagateShardings::get(Value value) const {
+  return found ? found->get(value) : ShardingAttr();
 }
 
 /// What the signature leaves open: state, what takes its place, and what calls
 /// hand to functions and get from them.
-void PropagateShardings::declare(func::FuncOp function,
-                                 const Propagation &found) {
+void PropagateShardings::declare(func::FuncOp function) {
   SignatureEditor editor(function);
   Block &body = function.getFunctionBody().front();
+  llvm::DenseSet<unsigned> donated;
   for (BlockArgument argument : body.getArguments()) {
     unsigned index = argument.getArgNumber();
-    ShardingAttr sharding = found.get(argument);
-    if (sharding && sharding.isSharded())
-      editor.setArgument(index, kShardingAttr, sharding);
+    ShardingAttr sharding = getArgumentSharding(function, index);
+    if (!sharding)
+      sharding = get(argument);
+    if (!sharding || sharding.isReplicated())
+      continue;
+    editor.setArgument(index, kShardingAttr, sharding);
     std::optional<int64_t> result = getDonation(function, index);
-    if (result && sharding && !getResultSharding(function, *result) &&
-        !sharding.isReplicated())
-      editor.setResult(*result, kShardingAttr, sharding);
+    if (!result || getResultSharding(function, *result) ||
+        function.getResultTypes()[*result] != argument.getType())
+      continue;
+    donated.insert(*result);
+    editor.setResult(*result, kShardingAttr, sharding);
   }
-  for (auto [i, value] : llvm::enumerate(body.getTerminator()->getOperands())) {
-    ShardingAttr sharding = found.get(value);
-    if (sharding && sharding.isSharded() && sharding.getPartial().empty() &&
-        !function.isPublic() && !getResultSharding(function, i))
+  for (unsigned i = 0; found && i < function.getNumResults(); ++i) {
+    ShardingAttr sharding =
+        found->getSplit(body.getTerminator()->getOperand(i));
+    if (sharding && sharding.isSharded() && !function.isPublic() &&
+        !getResultSharding(function, i) && !donated.contains(i))
       editor.setResult(i, kShardingAttr, sharding);
   }
   editor.apply();
 }
 
+/// Whether all that is declared of `function` is flat over the same axes.
+static bool isAllFlat(func::FuncOp function) {
+  ShardingAttr first;
+  bool areFlat = true;
+  auto see = [&](ShardingAttr sharding) {
+    if (!sharding)
+      return;
+    first = first ? first : sharding;
+    areFlat &= sharding.isFlat() && sharding.getFlat() == first.getFlat() &&
+               sharding.getPartial().empty() && sharding.getLocal().empty() &&
+               llvm::none_of(sharding.getFlat().getAsRange<AxisRefAttr>(),
+                             [](AxisRefAttr axis) { return axis.isSubAxis(); });
+  };
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    see(getArgumentSharding(function, i));
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    see(getResultSharding(function, i));
+  return first && areFlat;
+}
+
 /// On each op, for people.
-LogicalResult PropagateShardings::note(func::FuncOp function,
-                                       const Propagation &found) {
-  Block &body = function.getFunctionBody().front();
+void PropagateShardings::note(func::FuncOp function) {
   std::optional<Parts> parts;
   FlatSharding flat;
-  bool areFlat =
-      llvm::all_of(llvm::seq(0u, function.getNumArguments()), [&](unsigned i) {
-        ShardingAttr sharding = getArgumentSharding(function, i);
-        return !sharding || sharding.isFlat();
-      });
-  if (areFlat) {
-    FailureOr<FlatSharding> shared = FlatSharding::get(function);
-    if (failed(shared))
-      return failure();
-    flat = *shared;
-    if (flat)
-      parts.emplace(function, flat);
+  if (isAllFlat(function)) {
+    flat = *FlatSharding::get(function);
+    parts.emplace(function, flat);
   }
-  for (Operation &op : body.without_terminator()) {
+  for (Operation &op :
+       function.getFunctionBody().front().without_terminator()) {
     SmallVector<Attribute> shardings;
     bool areAllReplicated = true;
     for (Value result : op.getResults()) {
-      ShardingAttr sharding = found.get(result);
-      if (sharding && sharding.isReplicated() && parts &&
-          parts->contains(result))
-        sharding = sharding.withFlat(flat.sharding.getFlat());
+      ShardingAttr sharding = get(result);
+      if (parts && parts->contains(result) &&
+          (!sharding || sharding.isReplicated()))
+        sharding = ShardingAttr::get(
+                       &getContext(), flat.sharding.getMesh(),
+                       cast<RankedTensorType>(result.getType()).getRank())
+                       .withFlat(flat.sharding.getFlat());
       areAllReplicated &= !sharding || sharding.isReplicated();
       shardings.push_back(sharding ? Attribute(sharding)
                                    : UnitAttr::get(&getContext()));
@@ -145,41 +190,39 @@ LogicalResult PropagateShardings::note(func::FuncOp function,
     if (!areAllReplicated)
       op.setAttr(kShardingsAttr, ArrayAttr::get(&getContext(), shardings));
   }
-  return success();
 }
 
 void PropagateShardings::runOnOperation() {
   ModuleOp module = getOperation();
   mesh = nullptr;
+  checked.clear();
+  found.reset();
+  isBeyondFlat = false;
   SmallVector<func::FuncOp> functions;
   for (auto function : module.getOps<func::FuncOp>()) {
-    if (failed(findMesh(function)))
+    if (failed(check(function)))
       return signalPassFailure();
-    if (!function.isExternal() && function.getFunctionBody().hasOneBlock())
+    if (Propagation::follows(function))
       functions.push_back(function);
   }
   if (!mesh)
-    return markAllAnalysesPreserved();
-  Propagation found(module, mesh);
+    return;
+  if (isBeyondFlat)
+    found.emplace(module, mesh);
   for (func::FuncOp function : functions) {
-    declare(function, found);
-    if (annotate && failed(note(function, found)))
-      return signalPassFailure();
-    int64_t split = 0, partial = 0;
-    function.walk([&](Operation *op) {
-      for (Value result : op->getResults())
-        if (ShardingAttr sharding = found.get(result)) {
-          split += sharding.isSharded();
-          partial += !sharding.getPartial().empty();
-        }
-    });
-    Propagation::Reshards moved = found.getReshards(function);
-    int64_t reshards = moved.values.size();
+    declare(function);
+    if (annotate)
+      note(function);
+    if (!found)
+      continue;
+    const Propagation::Counts &counts = found->getCounts(function);
+    int64_t reshards = counts.moved.size();
     remark::analysis(function.getLoc(), remark::RemarkOpts::name("Propagated")
                                             .category(DEBUG_TYPE)
                                             .function(function.getName()))
-        << remark::metric("split", split) << remark::metric("partial", partial)
+        << remark::metric("split", counts.split)
+        << remark::metric("partial", counts.partial)
         << remark::metric("reshards", reshards)
-        << remark::metric("bytes", moved.bytes);
+        << remark::metric("bytes", counts.bytes);
   }
 }

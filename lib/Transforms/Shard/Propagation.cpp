@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Shard/Propagation.h"
+#include "Shard/FlatOps.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "mpcomm/Analysis/Dataflow/AxisShardings.h"
@@ -29,6 +30,29 @@ static bool overlaps(ArrayAttr a, ArrayAttr b) {
          });
 }
 
+/// Whether some of `axes` are of those with `names`.
+static bool isOver(ArrayAttr axes, ArrayAttr names) {
+  return axes && names &&
+         llvm::any_of(axes.getAsRange<AxisRefAttr>(), [&](AxisRefAttr axis) {
+           return llvm::is_contained(names, Attribute(axis.getName()));
+         });
+}
+
+static ArrayAttr getAxes(ArrayAttr partial) {
+  SmallVector<Attribute> axes;
+  for (auto one : partial.getAsRange<PartialAxisAttr>())
+    axes.push_back(one.getAxis());
+  return ArrayAttr::get(partial.getContext(), axes);
+}
+
+bool Propagation::follows(func::FuncOp function) {
+  if (function.isExternal() || !function.getFunctionBody().hasOneBlock())
+    return false;
+  Block &body = function.getFunctionBody().front();
+  return !body.empty() && body.back().hasTrait<OpTrait::ReturnLike>() &&
+         body.back().getNumOperands() == function.getNumResults();
+}
+
 //===----------------------------------------------------------------------===//
 // What is held
 //===----------------------------------------------------------------------===//
@@ -37,6 +61,23 @@ void Propagation::add(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (type && type.hasStaticShape())
     held[value].dims.resize(type.getRank());
+}
+
+Propagation::Dims Propagation::getDims(Value value) const {
+  const Held *at = find(value);
+  return at ? at->dims : Dims();
+}
+
+bool Propagation::isPartial(Value value) const {
+  const Held *at = find(value);
+  return at && at->partial && !at->partial.empty();
+}
+
+/// 0 where the mesh does not have them.
+int64_t Propagation::countRanksOf(ArrayAttr axes) const {
+  std::string reason;
+  FailureOr<int64_t> ranks = countRanks(axes, mesh, reason);
+  return succeeded(ranks) ? *ranks : 0;
 }
 
 void Propagation::fix(Value value, ShardingAttr declared) {
@@ -51,49 +92,41 @@ void Propagation::fix(Value value, ShardingAttr declared) {
     if (!declared.getDim(dim).empty())
       at->dims[dim] = declared.getDim(dim);
   at->partial = declared.getPartial();
-  pushAround(value);
+  at->local = declared.getLocal();
+  changed.push_back(value);
 }
 
-bool Propagation::isPartial(Value value) const {
+ShardingAttr Propagation::getSplit(Value value) const {
   const Held *at = find(value);
-  return at && at->partial && !at->partial.empty();
-}
-
-ShardingAttr Propagation::get(Value value) const {
-  const Held *at = find(value);
-  if (!at || at->declared)
-    return at ? at->declared : ShardingAttr();
+  if (!at)
+    return {};
   MLIRContext *context = value.getContext();
   auto none = ArrayAttr::get(context, {});
   SmallVector<Attribute> dims;
   for (ArrayAttr axes : at->dims)
     dims.push_back(axes ? axes : none);
   return ShardingAttr::get(context, meshName, ArrayAttr::get(context, dims),
-                           none, at->partial ? at->partial : none, none);
+                           none, none, none);
 }
+
+ShardingAttr Propagation::get(Value value) const {
+  const Held *at = find(value);
+  if (!at || at->declared)
+    return at ? at->declared : ShardingAttr();
+  ShardingAttr split = getSplit(value);
+  auto none = split.getFlat();
+  return ShardingAttr::get(value.getContext(), meshName, split.getDims(), none,
+                           at->partial ? at->partial : none,
+                           at->local ? at->local : none);
+}
+
+//===----------------------------------------------------------------------===//
+// Through ops
+//===----------------------------------------------------------------------===//
 
 void Propagation::push(Operation *op) {
-  if (queued.insert(op).second)
-    queue.push_back(op);
-}
-
-/// The ops that a change of `value` can tell something.
-void Propagation::pushAround(Value value) {
-  Block *block = value.getParentBlock();
-  if (Operation *def = value.getDefiningOp()) {
-    push(def);
-  } else {
-    push(block->getTerminator()); // ties arguments to results
-    for (Operation *call : calls.lookup(block->getParentOp()))
-      push(call);
-  }
-  for (Operation *user : value.getUsers()) {
-    Operation *op = block->findAncestorOpInBlock(*user);
-    push(op);
-    if (op == block->getTerminator())
-      for (Operation *call : calls.lookup(block->getParentOp()))
-        push(call);
-  }
+  if (auto found = numbers.find(op); found != numbers.end())
+    queue.insert(found->second);
 }
 
 /// Where that takes nothing from another dimension.
@@ -103,18 +136,13 @@ void Propagation::split(const Member &member, ArrayAttr axes) {
       llvm::any_of(at->dims,
                    [&](ArrayAttr other) { return overlaps(other, axes); }))
     return;
-  std::string reason;
-  FailureOr<int64_t> ranks = countRanks(axes, mesh, reason);
+  int64_t ranks = countRanksOf(axes);
   auto type = cast<RankedTensorType>(member.value.getType());
-  if (failed(ranks) || type.getDimSize(member.dim) % *ranks != 0)
+  if (ranks == 0 || type.getDimSize(member.dim) % ranks != 0)
     return;
   at->dims[member.dim] = axes;
-  pushAround(member.value);
+  changed.push_back(member.value);
 }
-
-//===----------------------------------------------------------------------===//
-// Through ops
-//===----------------------------------------------------------------------===//
 
 /// The axes that most bytes of `members` have; null where none is split.
 ArrayAttr Propagation::choose(const Members &members) const {
@@ -129,19 +157,30 @@ ArrayAttr Propagation::choose(const Members &members) const {
   return best;
 }
 
-void Propagation::propagate(const Members &members) {
-  if (ArrayAttr axes = choose(members))
+void Propagation::propagate(const Members &members, int64_t size) {
+  ArrayAttr axes = choose(members);
+  int64_t ranks = axes ? countRanksOf(axes) : 0;
+  if (ranks != 0 && size % ranks == 0)
     for (const Member &member : members)
       split(member, axes);
 }
 
 /// Two values that are one, or take one another's place.
-void Propagation::tie(Value a, Value b) {
-  if (a.getType() != b.getType() || !find(a))
+void Propagation::tie(Value a, Value b, ArrayAttr except) {
+  if (a == b || a.getType() != b.getType() || !find(a) || !find(b))
     return;
-  for (int64_t dim = 0; dim < cast<RankedTensorType>(a.getType()).getRank();
-       ++dim)
-    propagate({{a, dim}, {b, dim}});
+  ties[a].push_back({b, except});
+  ties[b].push_back({a, except});
+}
+
+void Propagation::visitTies(Value value) {
+  auto found = ties.find(value);
+  if (found == ties.end())
+    return;
+  for (const Tie &other : found->second)
+    for (auto [dim, axes] : llvm::enumerate(getDims(value)))
+      if (axes && !isOver(axes, other.except))
+        split({other.value, static_cast<int64_t>(dim)}, axes);
 }
 
 Propagation::Members Propagation::getMembers(Operation *op,
@@ -166,59 +205,42 @@ static bool isReducible(const ShardingFactor &factor) {
           *factor.reduction == Reduction::Max);
 }
 
-/// Whether each result is, along all other axes, what its operand is.
-static bool isOverAnAxis(Operation *op) {
-  auto collective = dyn_cast<CollectiveOpInterface>(op);
-  return collective &&
-         (collective.getCollectiveKind() == CollectiveKind::AllReduce ||
-          collective.getCollectiveKind() == CollectiveKind::Broadcast) &&
+/// Whether each result has the place of an operand.
+static bool isAllReduceOrBroadcast(CollectiveOpInterface op) {
+  return op &&
+         (op.getCollectiveKind() == CollectiveKind::AllReduce ||
+          op.getCollectiveKind() == CollectiveKind::Broadcast) &&
          op->getNumOperands() == op->getNumResults();
 }
 
-void Propagation::visit(Operation *op, bool isFirst) {
-  if (isOverAnAxis(op)) {
-    for (auto [operand, result] :
-         llvm::zip(op->getOperands(), op->getResults()))
-      tie(operand, result);
-    return;
-  }
-  if (auto function = dyn_cast<func::FuncOp>(op->getParentOp());
-      function && op->hasTrait<OpTrait::ReturnLike>()) {
-    for (BlockArgument argument : op->getBlock()->getArguments())
-      if (std::optional<int64_t> result =
-              getDonation(function, argument.getArgNumber()))
-        tie(argument, op->getOperand(*result));
-    return;
-  }
-  if (FunctionOpInterface callee = getFollowedCallee(op)) {
-    Block &body = callee.getFunctionBody().front();
-    for (auto [operand, argument] :
-         llvm::zip(op->getOperands(), body.getArguments()))
-      tie(operand, argument);
-    for (auto [result, returned] :
-         llvm::zip(op->getResults(), body.getTerminator()->getOperands()))
-      tie(result, returned);
-    return;
-  }
+/// Ops that are tied are not visited.
+void Propagation::visit(Operation *op) {
   std::optional<ShardingRule> rule = getShardingRule(op);
-  if (!rule)
-    return;
-  bool reduces = llvm::any_of(rule->factors, [](const ShardingFactor &factor) {
-    return factor.reduction.has_value();
-  });
-  if (isFirst && reduces)
+  if (!rule || (isFirst && llvm::any_of(rule->factors, [](const auto &factor) {
+                  return factor.reduction.has_value();
+                })))
     return;
   for (const ShardingFactor &factor : rule->factors)
     if (isReducible(factor))
-      propagate(getMembers(op, factor));
+      propagate(getMembers(op, factor), factor.size);
 }
 
-void Propagation::run(bool isFirst) {
-  while (!queue.empty()) {
-    Operation *op = queue.front();
-    queue.pop_front();
-    queued.erase(op);
-    visit(op, isFirst);
+void Propagation::run() {
+  while (true) {
+    while (!changed.empty()) {
+      Value value = changed.front();
+      changed.pop_front();
+      visitTies(value);
+      if (Operation *def = value.getDefiningOp())
+        push(def);
+      for (Operation *user : value.getUsers())
+        push(user); // in a region: what it reads has no factor
+    }
+    if (queue.empty())
+      return;
+    Operation *op = ops[*queue.begin()];
+    queue.erase(queue.begin());
+    visit(op);
   }
 }
 
@@ -281,19 +303,21 @@ static FailureOr<ArrayAttr> getPartialResults(Operation *op,
 }
 
 /// A partial value is reduced, which moves it twice.
-void Propagation::count(Value value, Reshards &found) const {
-  if (found.values.insert(value).second)
+void Propagation::count(Value value, Counts &found) const {
+  if (found.moved.insert(value).second)
     found.bytes += (isPartial(value) ? 2 : 1) * countBytesOf(value);
 }
 
-/// `values` are read whole.
-void Propagation::countWhole(ValueRange values, Reshards &found) const {
-  for (Value value : values) {
-    const Held *at = find(value);
-    if (at && (isPartial(value) ||
-               llvm::any_of(at->dims, [](ArrayAttr axes) { return axes; })))
-      count(value, found);
-  }
+/// `value` is needed as `dims` say, which are none where it is needed whole: a
+/// block of what is whole moves nothing.
+void Propagation::countUnlike(Value value, ArrayRef<ArrayAttr> dims,
+                              Counts &found) const {
+  const Held *at = find(value);
+  bool moves = isPartial(value);
+  for (size_t dim = 0; at && dim < at->dims.size(); ++dim)
+    moves |= at->dims[dim] && (dims.empty() || at->dims[dim] != dims[dim]);
+  if (moves)
+    count(value, found);
 }
 
 /// Those that save most bytes come first; no axis splits two factors.
@@ -310,12 +334,14 @@ Propagation::chooseAxes(Operation *op, const ShardingRule &rule) const {
         failed(ranks) || factor.size % *ranks != 0)
       continue;
     int64_t saved = 0;
-    bool areAllHeld = true;
+    bool areFitting = true; // a block of what is whole moves nothing
     for (auto [value, dim] : llvm::zip(op->getOperands(), factor.operands)) {
       const Held *at = dim >= 0 ? find(value) : nullptr;
-      bool isHeld = at && at->dims[dim] == axes;
+      if (!at || !at->dims[dim])
+        continue;
+      bool isHeld = at->dims[dim] == axes;
       saved += isHeld ? countBytesOf(value) : 0;
-      areAllHeld &= isHeld || dim < 0;
+      areFitting &= isHeld;
     }
     for (auto [value, dim] :
          llvm::zip(ValueRange(op->getResults()), factor.results)) {
@@ -326,7 +352,7 @@ Propagation::chooseAxes(Operation *op, const ShardingRule &rule) const {
         saved -= countBytesOf(value);
     }
     // Ranks that hold what they need do not compute it all.
-    if (saved >= 0 || areAllHeld)
+    if (saved >= 0 || areFitting)
       choices.push_back({&factor, axes, saved});
   }
   llvm::stable_sort(choices, [](const Choice &a, const Choice &b) {
@@ -342,15 +368,15 @@ Propagation::chooseAxes(Operation *op, const ShardingRule &rule) const {
 }
 
 /// Operands that `op` reads otherwise than they are held, and results that it
-/// makes otherwise. A block of what is whole moves nothing.
+/// makes otherwise.
 void Propagation::countMoved(Operation *op, ArrayRef<Choice> taken,
-                             Reshards &found) const {
+                             Counts &found) const {
   auto countThose = [&](ValueRange values, bool areResults) {
     for (auto [i, value] : llvm::enumerate(values)) {
       const Held *at = find(value);
       if (!at)
         continue;
-      SmallVector<ArrayAttr> dims(at->dims.size());
+      Dims dims(at->dims.size());
       for (const Choice &choice : taken) {
         int64_t dim =
             areResults ? choice.factor->results[i] : choice.factor->operands[i];
@@ -369,38 +395,32 @@ void Propagation::countMoved(Operation *op, ArrayRef<Choice> taken,
   countThose(op->getResults(), true);
 }
 
-void Propagation::finish(Operation *op, Reshards &found) {
-  if (!op->getRegions().empty()) {
-    llvm::SetVector<Value> captured;
-    getUsedValuesDefinedAbove(op->getRegions(), captured);
-    countWhole(captured.getArrayRef(), found);
-  }
-  if (isOverAnAxis(op) || getReshardTarget(op) || getFollowedCallee(op))
+/// Where readers of `value` have it split over the same axes, it is reduced and
+/// split at once.
+void Propagation::setPartial(Value value, ArrayRef<Attribute> partial,
+                             Counts &found) {
+  Held *at = find(value);
+  if (!at || at->isFixed || partial.empty())
     return;
-  if (op->hasTrait<OpTrait::ReturnLike>()) {
-    for (Value operand : op->getOperands())
-      if (isPartial(operand))
-        count(operand, found);
-    return;
-  }
-  std::optional<ShardingRule> rule = getShardingRule(op);
-  if (!rule)
-    return countWhole(op->getOperands(), found);
-  SmallVector<Choice> taken = chooseAxes(op, *rule);
-  countMoved(op, taken, found);
+  auto all = ArrayAttr::get(value.getContext(), partial);
+  ArrayAttr over = getAxes(all);
+  if (llvm::any_of(at->dims,
+                   [&](ArrayAttr axes) { return overlaps(axes, over); }))
+    count(value, found);
+  else
+    at->partial = all;
+}
 
+void Propagation::finishByRule(Operation *op, const ShardingRule &rule,
+                               Counts &found) {
+  SmallVector<Choice> taken = chooseAxes(op, rule);
+  countMoved(op, taken, found);
   // Partial values: those that are read, and those that are made.
   SmallVector<ArrayAttr> partial;
   for (Value operand : op->getOperands())
     partial.push_back(isPartial(operand) ? find(operand)->partial
                                          : ArrayAttr());
-  auto getAxes = [&](ArrayAttr list) {
-    SmallVector<Attribute> axes;
-    for (auto one : list.getAsRange<PartialAxisAttr>())
-      axes.push_back(one.getAxis());
-    return ArrayAttr::get(op->getContext(), axes);
-  };
-  FailureOr<ArrayAttr> passed = getPartialResults(op, *rule, partial);
+  FailureOr<ArrayAttr> passed = getPartialResults(op, rule, partial);
   if (succeeded(passed) && *passed &&
       (!isCheaperAfter(op, partial) ||
        llvm::any_of(taken, [&](const Choice &choice) {
@@ -412,9 +432,6 @@ void Propagation::finish(Operation *op, Reshards &found) {
       if (isPartial(operand))
         count(operand, found);
   for (OpResult result : op->getResults()) {
-    Held *at = find(result);
-    if (!at || at->isFixed)
-      continue;
     SmallVector<Attribute> made;
     if (succeeded(passed) && *passed)
       llvm::append_range(made, *passed);
@@ -424,22 +441,184 @@ void Propagation::finish(Operation *op, Reshards &found) {
         for (auto axis : choice.axes.getAsRange<AxisRefAttr>())
           made.push_back(PartialAxisAttr::get(op->getContext(), axis,
                                               *choice.factor->reduction));
-    if (made.empty())
-      continue;
-    auto all = ArrayAttr::get(op->getContext(), made);
-    // Where its readers have it split, it is reduced and split at once.
-    if (llvm::any_of(at->dims, [&](ArrayAttr axes) {
-          return overlaps(axes, getAxes(all));
-        }))
-      count(result, found);
-    else
-      at->partial = all;
+    setPartial(result, made, found);
   }
+}
+
+/// An all_reduce ends partial sums over its axes, and keeps those over others.
+void Propagation::finishCollective(CollectiveOpInterface op, Counts &found) {
+  ArrayAttr names = op.getAxesAttr();
+  bool isReduction = op.getCollectiveKind() == CollectiveKind::AllReduce;
+  for (auto [operand, result] :
+       llvm::zip(op->getOperands(), op->getResults())) {
+    Dims dims = getDims(operand);
+    for (ArrayAttr &axes : dims)
+      if (isOver(axes, names))
+        axes = {};
+    bool isReduced = true, isKept = isReduction;
+    if (isPartial(operand))
+      for (auto one : find(operand)->partial.getAsRange<PartialAxisAttr>()) {
+        bool isOwn =
+            llvm::is_contained(names, Attribute(one.getAxis().getName()));
+        isReduced &= isReduction && isOwn && !one.getAxis().isSubAxis() &&
+                     one.getReduction() == op.getCollectiveReduction();
+        isKept &= !isOwn && one.getReduction() != Reduction::Max &&
+                  op.getCollectiveReduction() != Reduction::Max &&
+                  op.getCollectiveReduction() != Reduction::Min;
+      }
+    Dims own = getDims(operand);
+    if (own != dims || (isPartial(operand) && !isReduced && !isKept))
+      count(operand, found);
+    else if (isPartial(operand) && isKept)
+      setPartial(result, find(operand)->partial.getValue(), found);
+  }
+}
+
+/// Of gradients that are split a norm is a partial sum, and a flag a partial
+/// maximum; what is given the norm needs no more.
+void Propagation::finishPerGradient(Operation *op, Counts &found) {
+  SmallVector<OpOperand *> gradients = getGradients(op);
+  llvm::SmallSetVector<Attribute, 2> axes;
+  llvm::SmallDenseSet<Value> handedOn;
+  std::optional<Reduction> reduction = getReductionOfGradients(op);
+  bool isGiven = op->getNumOperands() > gradients.size();
+  for (OpOperand *gradient : gradients) {
+    if (isPartial(gradient->get()))
+      count(gradient->get(), found);
+    if (!reduction && !isGiven)
+      countUnlike(gradient->get(), {}, found);
+    for (ArrayAttr over : getDims(gradient->get()))
+      if (over)
+        axes.insert_range(over);
+    if (OpResult result = findHandedOn(*gradient))
+      handedOn.insert(result);
+  }
+  SmallVector<Attribute> partial;
+  for (Attribute axis : reduction ? axes.getArrayRef() : ArrayRef<Attribute>())
+    partial.push_back(PartialAxisAttr::get(
+        op->getContext(), cast<AxisRefAttr>(axis), *reduction));
+  for (Value result : op->getResults())
+    if (!handedOn.contains(result))
+      setPartial(result, partial, found);
+}
+
+/// What results are declared as, or take the place of.
+void Propagation::finishReturn(func::FuncOp function, Counts &found) {
+  Block &body = function.getFunctionBody().front();
+  llvm::DenseMap<int64_t, Value> donors;
+  for (BlockArgument argument : body.getArguments())
+    if (std::optional<int64_t> result =
+            getDonation(function, argument.getArgNumber()))
+      donors[*result] = argument;
+  for (OpOperand &use : body.getTerminator()->getOpOperands()) {
+    Value value = use.get();
+    unsigned index = use.getOperandNumber();
+    ShardingAttr declared = getResultSharding(function, index);
+    Dims dims;
+    if (declared) {
+      for (int64_t dim = 0; dim < declared.getRank(); ++dim)
+        dims.push_back(declared.getDim(dim).empty() ? ArrayAttr()
+                                                    : declared.getDim(dim));
+      if (isPartial(value) && find(value)->partial == declared.getPartial() &&
+          dims == getDims(value))
+        continue;
+    } else if (Value donor = donors.lookup(index)) {
+      dims = getDims(donor);
+    } else if (!function.isPublic()) {
+      dims = getDims(value);
+    }
+    countUnlike(value, dims, found);
+  }
+}
+
+void Propagation::finish(Operation *op, Counts &found) {
+  // What differs between ranks makes values that do.
+  SmallVector<Attribute> local;
+  for (Value operand : op->getOperands())
+    if (const Held *at = find(operand); at && at->local)
+      for (Attribute axis : at->local)
+        if (!llvm::is_contained(local, axis))
+          local.push_back(axis);
+  auto collective = dyn_cast<CollectiveOpInterface>(op);
+  if (isAllReduceOrBroadcast(collective))
+    llvm::erase_if(local, [&](Attribute axis) {
+      return llvm::is_contained(collective.getAxesAttr(),
+                                Attribute(cast<AxisRefAttr>(axis).getName()));
+    });
+  auto over = ArrayAttr::get(op->getContext(), local);
+  for (Value result : op->getResults())
+    if (Held *at = find(result); at && !at->isFixed && !local.empty() &&
+                                 llvm::none_of(at->dims, [&](ArrayAttr axes) {
+                                   return overlaps(axes, over);
+                                 }))
+      at->local = over;
+
+  if (!op->getRegions().empty()) {
+    llvm::SetVector<Value> captured;
+    getUsedValuesDefinedAbove(op->getRegions(), captured);
+    for (Value value : captured)
+      countUnlike(value, {}, found);
+  }
+  if (isAllReduceOrBroadcast(collective))
+    return finishCollective(collective, found);
+  if (getReshardTarget(op))
+    return;
+  if (FunctionOpInterface callee = getFollowedCallee(op)) {
+    Block &body = callee.getFunctionBody().front();
+    for (auto [operand, argument] :
+         llvm::zip(op->getOperands(), body.getArguments()))
+      countUnlike(operand, getDims(argument), found);
+    for (auto [result, returned] :
+         llvm::zip(op->getResults(), body.getTerminator()->getOperands()))
+      if (getDims(result) != getDims(returned))
+        countUnlike(returned, getDims(result), found);
+    return;
+  }
+  if (isOfGradients(op))
+    return finishPerGradient(op, found);
+  if (std::optional<ShardingRule> rule = getShardingRule(op))
+    return finishByRule(op, *rule, found);
+  for (Value operand : op->getOperands())
+    countUnlike(operand, {}, found);
 }
 
 //===----------------------------------------------------------------------===//
 // Functions
 //===----------------------------------------------------------------------===//
+
+/// What is held alike in the block and in others.
+void Propagation::tieOf(func::FuncOp function) {
+  Block &body = function.getFunctionBody().front();
+  Operation *terminator = body.getTerminator();
+  for (BlockArgument argument : body.getArguments())
+    if (std::optional<int64_t> result =
+            getDonation(function, argument.getArgNumber());
+        result && *result >= 0 && *result < function.getNumResults())
+      tie(argument, terminator->getOperand(*result));
+  for (Operation &op : body.without_terminator()) {
+    if (auto collective = dyn_cast<CollectiveOpInterface>(op);
+        isAllReduceOrBroadcast(collective)) {
+      for (auto [operand, result] :
+           llvm::zip(op.getOperands(), op.getResults()))
+        tie(operand, result, collective.getAxesAttr());
+    } else if (FunctionOpInterface callee = getFollowedCallee(&op)) {
+      Block &other = callee.getFunctionBody().front();
+      for (auto [operand, argument] :
+           llvm::zip(op.getOperands(), other.getArguments()))
+        tie(operand, argument);
+      for (auto [result, returned] :
+           llvm::zip(op.getResults(), other.getTerminator()->getOperands()))
+        tie(result, returned);
+    } else if (isOfGradients(&op)) {
+      for (OpOperand *gradient : getGradients(&op))
+        if (OpResult result = findHandedOn(*gradient))
+          tie(gradient->get(), result);
+    } else {
+      numbers[&op] = ops.size();
+      ops.push_back(&op);
+    }
+  }
+}
 
 /// What is declared, or has to be fed as it is.
 void Propagation::seed(func::FuncOp function) {
@@ -448,46 +627,53 @@ void Propagation::seed(func::FuncOp function) {
     unsigned index = argument.getArgNumber();
     std::optional<Role> role = getArgumentRole(function, index);
     ShardingAttr sharding = getArgumentSharding(function, index);
-    bool isOpen = !function.isPublic() || (role && isStateRole(*role));
+    bool isOpen = !function.isPublic() || (role && isReplicatedRole(*role));
     if (sharding || !isOpen)
       fix(argument, sharding);
   }
+  for (Operation &op : body)
+    if (ShardingAttr target = getReshardTarget(&op))
+      fix(op.getResult(0), target);
   Operation *terminator = body.getTerminator();
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     if (ShardingAttr sharding = getResultSharding(function, i))
       for (int64_t dim = 0; dim < sharding.getRank(); ++dim)
         if (!sharding.getDim(dim).empty())
           split({terminator->getOperand(i), dim}, sharding.getDim(dim));
-  for (Operation &op : body)
-    if (ShardingAttr target = getReshardTarget(&op))
-      fix(op.getResult(0), target);
 }
 
 Propagation::Propagation(ModuleOp module, MeshOp mesh)
     : mesh(mesh), meshName(FlatSymbolRefAttr::get(mesh.getSymNameAttr())) {
   SmallVector<func::FuncOp> functions;
   for (auto function : module.getOps<func::FuncOp>()) {
-    if (function.isExternal() || !function.getFunctionBody().hasOneBlock())
+    if (!follows(function))
       continue;
     functions.push_back(function);
     Block &body = function.getFunctionBody().front();
     llvm::for_each(body.getArguments(), [&](Value value) { add(value); });
-    for (Operation &op : body) {
+    for (Operation &op : body)
       llvm::for_each(op.getResults(), [&](Value value) { add(value); });
-      if (FunctionOpInterface callee = getFollowedCallee(&op))
-        calls[callee].push_back(&op);
-    }
   }
-  llvm::for_each(functions, [&](func::FuncOp function) { seed(function); });
-  run(/*isFirst=*/true);
   for (func::FuncOp function : functions)
-    for (Operation &op : function.getFunctionBody().front())
-      push(&op);
-  run(/*isFirst=*/false);
+    tieOf(function);
+  for (func::FuncOp function : functions)
+    seed(function);
+  run();
+  isFirst = false;
+  for (size_t number = 0; number < ops.size(); ++number)
+    queue.insert(queue.end(), number);
+  run();
   for (func::FuncOp function : functions) {
-    Reshards found;
-    for (Operation &op : function.getFunctionBody().front())
+    Counts &found = counts[function];
+    for (Operation &op :
+         function.getFunctionBody().front().without_terminator()) {
       finish(&op, found);
-    reshards[function] = found;
+      for (Value result : op.getResults()) {
+        found.split += llvm::any_of(getDims(result),
+                                    [](ArrayAttr axes) { return !!axes; });
+        found.partial += isPartial(result);
+      }
+    }
+    finishReturn(function, found);
   }
 }

@@ -19,40 +19,52 @@
 #include "mpcomm/Dialect/MPComm/IR/ShardingRule.h"
 #include "llvm/ADT/DenseMap.h"
 #include <deque>
+#include <set>
+#include <vector>
 
 namespace mpcomm {
 
 /// Follows GSPMD (Xu et al., "GSPMD: General and Scalable Parallelization for
 /// ML Computation Graphs", 2021) with the factors of Shardy: what is split
 /// along one dimension of a factor is split along the factor's others, whether
-/// of operands or results. Ops without a reduced factor come first. What is
+/// of operands or results. Ops without a reduced factor come first, and ops in
+/// program order; a value keeps the sharding that reaches it first. What is
 /// declared stays; so do arguments of public functions that are no state, which
-/// have to be fed. Linear in the ops times the dimensions that are split.
+/// have to be fed. For ops of few operands, n log n in the ops and the
+/// dimensions that are split.
 class Propagation {
 public:
-  /// Of all functions of one block in `module`, over the axes of `mesh`.
+  /// Of all functions of `module` that it follows, over the axes of `mesh`. The
+  /// shardings that are declared in them are of it.
   Propagation(mlir::ModuleOp module, MeshOp mesh);
+
+  /// Whether the function has one block, which returns its results.
+  static bool follows(mlir::func::FuncOp function);
 
   /// What ranks hold of `value`, of a block of a function; null where its type
   /// has no static shape.
   ShardingAttr get(mlir::Value value) const;
+  /// The dimensions of that alone.
+  ShardingAttr getSplit(mlir::Value value) const;
 
-  /// Values of which some reader needs, or whose op computes, something else
-  /// than is held.
-  struct Reshards {
-    llvm::DenseSet<mlir::Value> values;
-    int64_t bytes = 0; ///< of the whole values; twice of those to be reduced
+  /// Of the ops of a function.
+  struct Counts {
+    /// Values that some reader needs in another sharding than they have, or
+    /// that their op computes in another one.
+    llvm::DenseSet<mlir::Value> moved;
+    int64_t bytes = 0; ///< of these, whole; twice of those to be reduced
+    int64_t split = 0, partial = 0; ///< results
   };
-  /// Of the ops of `function`.
-  Reshards getReshards(mlir::func::FuncOp function) const {
-    return reshards.lookup(function);
+  /// Of `function`, which is followed.
+  const Counts &getCounts(mlir::func::FuncOp function) const {
+    return counts.find(function)->second;
   }
 
 private:
-  /// By dimension the axes that split it; null for none.
+  using Dims = llvm::SmallVector<mlir::ArrayAttr, 4>;
   struct Held {
-    llvm::SmallVector<mlir::ArrayAttr, 4> dims;
-    mlir::ArrayAttr partial;
+    Dims dims; ///< for each the axes that split it; null for none
+    mlir::ArrayAttr partial, local;
     ShardingAttr declared;
     bool isFixed = false;
   };
@@ -62,15 +74,18 @@ private:
     int64_t dim;
   };
   using Members = llvm::SmallVector<Member, 4>;
+  /// Another value that is split alike, but over none of `except`, names.
+  struct Tie {
+    mlir::Value value;
+    mlir::ArrayAttr except;
+  };
   /// What an op's factor is split over.
   struct Choice {
     const ShardingFactor *factor;
     mlir::ArrayAttr axes;
     int64_t saved; ///< bytes that would move if it were not
   };
-  static Members getMembers(mlir::Operation *op, const ShardingFactor &factor);
 
-  void add(mlir::Value value);
   Held *find(mlir::Value value) {
     auto found = held.find(value);
     return found == held.end() ? nullptr : &found->second;
@@ -79,33 +94,53 @@ private:
     auto found = held.find(value);
     return found == held.end() ? nullptr : &found->second;
   }
+  Dims getDims(mlir::Value value) const;
   bool isPartial(mlir::Value value) const;
+  int64_t countRanksOf(mlir::ArrayAttr axes) const;
+
+  void add(mlir::Value value);
+  void tie(mlir::Value a, mlir::Value b, mlir::ArrayAttr except = {});
+  void tieOf(mlir::func::FuncOp function);
   void fix(mlir::Value value, ShardingAttr declared);
   void seed(mlir::func::FuncOp function);
+
   void push(mlir::Operation *op);
-  void pushAround(mlir::Value value);
   void split(const Member &member, mlir::ArrayAttr axes);
   mlir::ArrayAttr choose(const Members &members) const;
-  void propagate(const Members &members);
-  void tie(mlir::Value a, mlir::Value b);
-  void visit(mlir::Operation *op, bool isFirst);
-  void run(bool isFirst);
-  void count(mlir::Value value, Reshards &found) const;
-  void countWhole(mlir::ValueRange values, Reshards &found) const;
+  void propagate(const Members &members, int64_t size);
+  static Members getMembers(mlir::Operation *op, const ShardingFactor &factor);
+  void visit(mlir::Operation *op);
+  void visitTies(mlir::Value value);
+  void run();
+
+  void count(mlir::Value value, Counts &found) const;
+  void countUnlike(mlir::Value value, llvm::ArrayRef<mlir::ArrayAttr> dims,
+                   Counts &found) const;
   llvm::SmallVector<Choice> chooseAxes(mlir::Operation *op,
                                        const ShardingRule &rule) const;
   void countMoved(mlir::Operation *op, llvm::ArrayRef<Choice> taken,
-                  Reshards &found) const;
-  void finish(mlir::Operation *op, Reshards &found);
+                  Counts &found) const;
+  void setPartial(mlir::Value value, llvm::ArrayRef<mlir::Attribute> partial,
+                  Counts &found);
+  void finishReturn(mlir::func::FuncOp function, Counts &found);
+  void finishCollective(CollectiveOpInterface op, Counts &found);
+  void finishPerGradient(mlir::Operation *op, Counts &found);
+  void finishByRule(mlir::Operation *op, const ShardingRule &rule,
+                    Counts &found);
+  void finish(mlir::Operation *op, Counts &found);
 
   mutable MeshOp mesh; // a handle; not changed
   mlir::FlatSymbolRefAttr meshName;
   llvm::DenseMap<mlir::Value, Held> held;
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Operation *, 1>>
-      calls; // by function
-  llvm::DenseMap<mlir::Operation *, Reshards> reshards;
-  std::deque<mlir::Operation *> queue;
-  llvm::DenseSet<mlir::Operation *> queued;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<Tie, 1>> ties;
+  llvm::DenseMap<mlir::Operation *, Counts> counts;
+  /// Ops by their number, those that are to be visited, and values whose ties
+  /// are.
+  std::vector<mlir::Operation *> ops;
+  llvm::DenseMap<mlir::Operation *, size_t> numbers;
+  std::set<size_t> queue;
+  std::deque<mlir::Value> changed;
+  bool isFirst = true; // no op with a reduced factor yet
 };
 
 } // namespace mpcomm

@@ -13,11 +13,14 @@ import numpy
 import torch
 import torch.nn.functional as F
 from torch.utils.dlpack import to_dlpack
-from training import adamw, compare, data, loss_of, reference, seeded
+from training import adamw, compare, data, loss_of, reference, seeded, train
 
 STEPS = 30
 batches = data(STEPS)
 exact, bound = reference(seeded(), loss_of, adamw, batches, terms=8)
+# The bound tells a learning rate that is off by a ten-thousandth from rounding.
+wrong = train(seeded(), loss_of, lambda p: torch.optim.AdamW(p, lr=1.0001e-2, weight_decay=0.1), batches)
+assert any(abs(a - b) > limit for a, b, limit in zip(wrong, exact, bound))
 model = seeded()
 optimizer = adamw(model.parameters())
 

@@ -97,3 +97,11 @@ func.func @reshard_c3_size(%0: tensor<6xf32>) {
   %1 = mpcomm.reshard %0 to <@mesh, [{"dp"}]> : tensor<6xf32>
   return
 }
+
+// -----
+
+func.func @noted_shardings(%x: tensor<4xf32>) {
+  // expected-error @below {{expects 'mpcomm.shardings' to be a #mpcomm.sharding, or unit, for each result, got 3 : i64}}
+  %0 = arith.negf %x {mpcomm.shardings = 3 : i64} : tensor<4xf32>
+  return
+}

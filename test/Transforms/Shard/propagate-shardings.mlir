@@ -67,9 +67,9 @@ func.func @train_step(
 
 mpcomm.mesh @mesh <["dp" = 2, "tp" = 4]>
 
-// Two shardings meet: that of more bytes is the op's, the other one moves. Blocks of 4 ranks are none of the slower
+// Two shardings meet: that of more bytes is the op's, the other one moves. A result that is not declared is whole. Blocks of 4 ranks are none of the slower
 // dimension of another shape, which has 2.
-// REMARK: Propagated{{.*}} | Function=meet | bytes=96, partial=0, reshards=2, split=1
+// REMARK: Propagated{{.*}} | Function=meet | bytes=192, partial=0, reshards=3, split=1
 // CHECK-LABEL: func.func @meet
 // CHECK: mpcomm.dot_general {{.*}}{mpcomm.shardings = [#mpcomm.sharding<@mesh, [{}, {"dp"}]>]}
 // CHECK: mpcomm.reshape
@@ -99,7 +99,7 @@ func.func private @scale(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
   %0 = arith.addf %x, %x : tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
-// REMARK: Propagated{{.*}} | Function=calls | bytes=96, partial=0, reshards=1, split=2
+// REMARK: Propagated{{.*}} | Function=calls | bytes=192, partial=0, reshards=2, split=2
 // CHECK-LABEL: func.func @calls
 // CHECK: call @scale{{.*}}{mpcomm.shardings = [#mpcomm.sharding<@mesh, [{"tp"}, {}]>]}
 // CHECK: mpcomm.transpose {{.*}}{mpcomm.shardings = [#mpcomm.sharding<@mesh, [{}, {"tp"}]>]}
@@ -132,4 +132,118 @@ func.func @flat(
     -> (tensor<3x5xf32> {mpcomm.role = #mpcomm.role<optimizer_state>, mpcomm.name = "m"}) {
   %0 = arith.mulf %m, %m : tensor<3x5xf32>
   return %0 : tensor<3x5xf32>
+}
+
+// -----
+
+mpcomm.mesh @mesh <["dp" = 2, "tp" = 2]>
+
+// A collective keeps what is split along other axes, and partial sums over them, and ends those over its own. Blocks along
+// its own axis would be of different elements: %g is gathered.
+// REMARK: Propagated{{.*}} | Function=collectives | bytes=64, partial=2, reshards=1, split=3
+// CHECK-LABEL: func.func @collectives
+// CHECK: arith.negf {{.*}}{mpcomm.shardings = [#mpcomm.sharding<@mesh, [{"dp"}, {}]>]}
+// CHECK: mpcomm.all_reduce{{.*}} ["dp"] mean : tensor<4x4xf32>
+// CHECK: mpcomm.all_reduce{{.*}} ["tp"] mean {mpcomm.shardings = [#mpcomm.sharding<@mesh, [{"dp"}, {}]>]}
+// CHECK: mpcomm.dot_general{{.*}}partial = [sum "tp"]
+// CHECK: mpcomm.all_reduce{{.*}} ["dp"] mean {mpcomm.shardings = [#mpcomm.sharding<@mesh, [{}, {}], partial = [sum "tp"]>]}
+// CHECK: mpcomm.all_reduce{{.*}} ["tp"] sum :
+// CHECK: return
+func.func @collectives(
+    %w: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.sharding = #mpcomm.sharding<@mesh, [{"dp"}, {}]>},
+    %v: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.sharding = #mpcomm.sharding<@mesh, [{"tp"}, {}]>},
+    %x: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<batch>})
+    -> (tensor<4x4xf32>, tensor<4x4xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{"dp"}, {}]>}, tensor<4x4xf32>) {
+  %g = arith.negf %w : tensor<4x4xf32>
+  %0 = mpcomm.all_reduce(%g) on @mesh axes ["dp"] mean : tensor<4x4xf32>
+  %1 = arith.negf %w : tensor<4x4xf32>
+  %2 = mpcomm.all_reduce(%1) on @mesh axes ["tp"] mean : tensor<4x4xf32>
+  %3 = mpcomm.dot_general %x, %v, batching_dims = [] x [], contracting_dims = [1] x [0]
+      : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %4 = mpcomm.all_reduce(%3) on @mesh axes ["dp"] mean : tensor<4x4xf32>
+  %5 = mpcomm.all_reduce(%4) on @mesh axes ["tp"] sum : tensor<4x4xf32>
+  return %0, %2, %5 : tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>
+}
+
+// -----
+
+mpcomm.mesh @mesh <["dp" = 2]>
+
+// A function has one sharding of an argument, that of the first call: in another call, and for a function that is given
+// its argument whole, the operand moves. A result may be made of partial terms; it is reduced where it is returned.
+// REMARK: Propagated{{.*}} | Function=square
+// REMARK: Propagated{{.*}} | Function=sums | bytes=32, partial=1, reshards=1, split=0
+// REMARK: Propagated{{.*}} | Function=whole
+// REMARK: Propagated{{.*}} | Function=callers | bytes=128, partial=0, reshards=2, split=2
+// SIGNATURE-LABEL: func.func private @square
+// SIGNATURE-SAME: tensor<4x4xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{"dp"}, {}]>}
+func.func private @square(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = arith.mulf %x, %x : tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+// SIGNATURE-LABEL: func.func private @sums
+// SIGNATURE-SAME: -> tensor<4xf32>
+func.func private @sums(%x: tensor<4x4xf32>) -> tensor<4xf32> {
+  %0 = mpcomm.reduce sum %x, dims = [0] : (tensor<4x4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func @whole(%x: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<batch>}) -> tensor<4x4xf32> {
+  return %x : tensor<4x4xf32>
+}
+func.func @callers(
+    %a: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.sharding = #mpcomm.sharding<@mesh, [{"dp"}, {}]>},
+    %b: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.sharding = #mpcomm.sharding<@mesh, [{}, {"dp"}]>}) {
+  %0 = call @square(%a) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = call @square(%b) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %2 = call @whole(%a) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %3 = call @sums(%a) : (tensor<4x4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["tp" = 2]>
+
+// Of gradients that are split a norm is a partial sum, which is reduced to be read; to clip them takes no more. What a rank
+// has of its own makes values of its own. A reshard is a declaration, too.
+// REMARK: Propagated{{.*}} | Function=gradients | bytes=8, partial=1, reshards=1, split=3
+// CHECK-LABEL: func.func @gradients
+// CHECK: mpcomm.squared_norm{{.*}}{mpcomm.shardings = [#mpcomm.sharding<@mesh, [], partial = [sum "tp"]>]}
+// CHECK: math.sqrt
+// CHECK-NOT: mpcomm.shardings
+// CHECK: mpcomm.clip_by_global_norm{{.*}}mpcomm.shardings = [#mpcomm.sharding<@mesh, [{"tp"}]>, #mpcomm.sharding<@mesh, []>]
+// CHECK: arith.addf {{.*}}mpcomm.shardings = [#mpcomm.sharding<@mesh, [{}], local = ["tp"]>]
+// CHECK: arith.negf {{.*}}mpcomm.shardings = [#mpcomm.sharding<@mesh, [{"tp"}]>]
+func.func @gradients(
+    %g: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.sharding = #mpcomm.sharding<@mesh, [{"tp"}]>},
+    %l: tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.sharding = #mpcomm.sharding<@mesh, [{}], local = ["tp"]>},
+    %b: tensor<4xf32> {mpcomm.role = #mpcomm.role<batch>}) {
+  %0 = mpcomm.squared_norm(%g) : (tensor<4xf32>) -> tensor<f32>
+  %1 = math.sqrt %0 : tensor<f32>
+  %2, %3 = mpcomm.clip_by_global_norm(%g) norm = %1, max_norm = 1.0 : (tensor<4xf32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)
+  %4 = arith.addf %l, %b : tensor<4xf32>
+  %5 = mpcomm.reshard %b to <@mesh, [{"tp"}]> : tensor<4xf32>
+  %6 = arith.negf %5 : tensor<4xf32>
+  return
+}
+
+// -----
+
+mpcomm.mesh @mesh <["dp" = 2]>
+
+// What takes the place of state in another shape has no sharding of it. A function that does not return is left alone,
+// and so is what an earlier run has noted.
+// SIGNATURE-LABEL: func.func @shapes
+// SIGNATURE-SAME: -> (tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>})
+func.func @shapes(%w: tensor<4x4xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.donated = 0 : i64,
+                                       mpcomm.sharding = #mpcomm.sharding<@mesh, [{"dp"}, {}]>})
+    -> (tensor<4xf32> {mpcomm.role = #mpcomm.role<parameter>}) {
+  %0 = mpcomm.reduce sum %w, dims = [0] : (tensor<4x4xf32>) -> tensor<4xf32>
+  %1 = arith.negf %0 {mpcomm.shardings = [#mpcomm.sharding<@mesh, [{"dp"}]>]} : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+// SIGNATURE-LABEL: func.func @endless
+func.func @endless(%w: tensor<4xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{"dp"}]>})
+    -> (tensor<4xf32> {mpcomm.sharding = #mpcomm.sharding<@mesh, [{"dp"}]>}) {
+  ub.unreachable
 }

@@ -49,7 +49,7 @@ import sys
 import tempfile
 import time
 
-SHARDING = ("AssignShardingsPass", "InsertReshardsPass", "LocalizePass")
+SHARDING = ("AssignShardingsPass", "PropagateShardingsPass", "InsertReshardsPass", "LocalizePass")
 STOCK = ["canonicalize", "cse"]
 NOT_PASSES = ("root", "Parser", "Output", "Rest", "Total")
 

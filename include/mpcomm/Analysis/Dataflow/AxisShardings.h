@@ -112,6 +112,10 @@ private:
 /// it.
 AxisSharding getAxisSharding(ShardingAttr sharding, llvm::StringRef axis);
 
+/// How ranks that have parts of the gradients of `op` reduce what it makes of all
+/// of them, a norm or a flag; nothing for other ops, and where parts do not do.
+std::optional<Reduction> getReductionOfGradients(mlir::Operation *op);
+
 /// The function that `op` calls, if it has a body of one block and takes the
 /// operands as its arguments; else null.
 mlir::FunctionOpInterface getFollowedCallee(mlir::Operation *op);
@@ -138,9 +142,9 @@ mlir::FunctionOpInterface getFollowedCallee(mlir::Operation *op);
 /// - results of an update by a rank's own gradients (`mpcomm.local_update`) are
 ///   local where an operand is not replicated;
 /// - a recv over another axis of what several stages hold (`kTiedTag`) is
-///   replicated where all that is sent with its tag is, by other public
-///   functions of the module whose arguments have roles, and by what these
-///   call, whatever they receive themselves;
+///   replicated where all that is sent with its tag is, each time by another
+///   public function of the module whose arguments have roles, or by what it
+///   calls, whatever they receive themselves;
 /// - results of other recvs, of other collectives over the axis, of ops that
 /// depend on
 ///   the rank's coordinate on it, and of ops with unknown effects, or with an

@@ -1,9 +1,8 @@
-# Declared are columns of a Llama's first matrices alone: queries, keys, values, and both
+# The columns of a Llama's first matrices are declared as split: queries, keys, values, and both
 # of the feed-forward network (PyTorch keeps them transposed). mpcomm-propagate-shardings
 # finds the rest of the cut of Megatron-LM (Shoeybi et al., 2019, section 3): rows of the
 # second matrices, all gradients and optimizer state with their parameters, everything else
-# whole, and two sums of activations over the ranks in a block's forward pass, two in its
-# backward pass.
+# whole, and four sums of activations over the ranks for a block, two of them before the loss.
 #
 # REQUIRES: torch2, compiler
 # RUN: %python-env %s %mpcomm-opt
@@ -74,6 +73,12 @@ def count_sums(step):
     return sum(1 for value in partial if not all(readers.get(value, [True])))
 
 
+def halves(step):
+    """Before the loss, and after it."""
+    at = re.search(r"= mpcomm\.cross_entropy\b", step).start()
+    return step[:at], step[at:]
+
+
 def step_of(text):
     begin = text.index("func.func @train_step")
     return text[begin:text.index("\n  }\n", begin)]
@@ -82,6 +87,6 @@ def step_of(text):
 one, two = (step_of(propagated(layers)) for layers in (1, 2))
 # Parameter and two moments, as argument and as result.
 assert [check_state(step) for step in (one, two)] == [7 * 6, 2 * 7 * 6]
-sums = [count_sums(step) for step in (one, two)]
-print("sums of activations:", sums)
-assert sums[1] - sums[0] == 4, sums
+sums = [[count_sums(half) for half in halves(step)] for step in (one, two)]
+print("sums of activations, forward and backward:", sums)
+assert sums == [[2, 2], [4, 4]], sums

@@ -357,15 +357,15 @@ static bool isOfConstants(Value value, int depth = 4) {
          });
 }
 
-/// Sums whose terms are partial, by the sets that the rule names.
-static bool isLinearIn(const ShardingRule &rule, Operation *op,
-                       const AxisShardings &shardings) {
+bool mpcomm::isLinearIn(Operation *op, const ShardingRule &rule,
+                        llvm::function_ref<bool(Value)> isPartial) {
   return llvm::any_of(rule.linear, [&](ArrayRef<unsigned> set) {
     return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
-      bool varies = shardings.varies(operand.get());
+      Value value = operand.get();
       bool isListed = llvm::is_contained(set, operand.getOperandNumber());
-      return isListed ? varies || matchPattern(operand.get(), m_AnyZeroFloat())
-                      : !varies;
+      return isListed
+                 ? isPartial(value) || matchPattern(value, m_AnyZeroFloat())
+                 : !isPartial(value);
     });
   });
 }
@@ -460,7 +460,8 @@ bool AxisShardings::visitByRule(Operation *op, const ShardingRule &rule) {
   bool isExtreme =
       all.isPartial(Reduction::Max) || all.isPartial(Reduction::Min);
   bool passes =
-      isSum ? isLinearIn(rule, op, *this) : isExtreme && rule.isMonotone;
+      isSum ? isLinearIn(op, rule, [&](Value value) { return varies(value); })
+            : isExtreme && rule.isMonotone;
   for (Value result : op->getResults())
     changed |=
         mark(result, passes && isa<FloatType>(getElementTypeOrSelf(result))

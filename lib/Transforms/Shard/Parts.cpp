@@ -17,38 +17,48 @@ using namespace mpcomm;
 // How state is split
 //===----------------------------------------------------------------------===//
 
+std::string DeclaredSharding::describe(func::FuncOp function) const {
+  return isResult ? describeResult(function, index)
+                  : describeArgument(function, index);
+}
+
+SmallVector<DeclaredSharding>
+mpcomm::getDeclaredShardings(func::FuncOp function) {
+  SmallVector<DeclaredSharding> declared;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    if (ShardingAttr sharding = getArgumentSharding(function, i))
+      declared.push_back({sharding, function.getArgumentTypes()[i], i, false,
+                          function.getArgAttr(i, kGlobalTypeAttr) != nullptr});
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (ShardingAttr sharding = getResultSharding(function, i))
+      declared.push_back(
+          {sharding, function.getResultTypes()[i], i, true,
+           function.getResultAttr(i, kGlobalTypeAttr) != nullptr});
+  return declared;
+}
+
+bool FlatSharding::accepts(ShardingAttr other) const {
+  bool isOne = !sharding || (sharding.getMesh() == other.getMesh() &&
+                             sharding.getFlat() == other.getFlat());
+  return isOne && other.isFlat() && other.getPartial().empty() &&
+         other.getLocal().empty() &&
+         llvm::none_of(other.getFlat().getAsRange<AxisRefAttr>(),
+                       [](AxisRefAttr axis) { return axis.isSubAxis(); });
+}
+
 FailureOr<FlatSharding> FlatSharding::get(func::FuncOp function) {
   FlatSharding found;
-  auto add = [&](ShardingAttr sharding, bool isLocal,
-                 const std::string &what) -> LogicalResult {
-    if (!sharding || isLocal)
-      return success();
-    bool isFlat = sharding.isFlat() && sharding.getPartial().empty() &&
-                  sharding.getLocal().empty();
-    bool isOne =
-        !found.sharding || (found.sharding.getMesh() == sharding.getMesh() &&
-                            found.sharding.getFlat() == sharding.getFlat());
-    bool areWhole =
-        llvm::none_of(sharding.getFlat().getAsRange<AxisRefAttr>(),
-                      [](AxisRefAttr axis) { return axis.isSubAxis(); });
-    if (!isFlat || !isOne || !areWhole)
+  for (const DeclaredSharding &declared : getDeclaredShardings(function)) {
+    if (declared.isLocal)
+      continue;
+    if (!found.accepts(declared.sharding))
       return function.emitOpError()
-             << "has " << what << " of sharding " << sharding
+             << "has " << declared.describe(function) << " of sharding "
+             << declared.sharding
              << ", expected state that is split flat, over the same whole axes "
                 "everywhere";
-    found.sharding = sharding;
-    return success();
-  };
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    if (failed(add(getArgumentSharding(function, i),
-                   function.getArgAttr(i, kGlobalTypeAttr) != nullptr,
-                   describeArgument(function, i))))
-      return failure();
-  for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (failed(add(getResultSharding(function, i),
-                   function.getResultAttr(i, kGlobalTypeAttr) != nullptr,
-                   describeResult(function, i))))
-      return failure();
+    found.sharding = declared.sharding;
+  }
   if (!found)
     return found;
   auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(

@@ -21,6 +21,23 @@
 
 namespace mpcomm {
 
+/// What an argument or a result of a function says that ranks hold.
+struct DeclaredSharding {
+  ShardingAttr sharding;
+  mlir::Type type;
+  unsigned index;
+  bool isResult;
+  /// Whether the type is that of a rank already.
+  bool isLocal;
+
+  /// For messages.
+  std::string describe(mlir::func::FuncOp function) const;
+};
+
+/// Of all arguments, then of all results, that say so.
+llvm::SmallVector<DeclaredSharding>
+getDeclaredShardings(mlir::func::FuncOp function);
+
 /// How the state of a function is split: flat, over whole axes.
 struct FlatSharding {
   ShardingAttr sharding; ///< of one of the arguments or results
@@ -28,6 +45,9 @@ struct FlatSharding {
   int64_t ranks = 1;
 
   explicit operator bool() const { return sharding != nullptr; }
+
+  /// Whether `other` is flat, over whole axes, and this one, if there is one.
+  bool accepts(ShardingAttr other) const;
 
   /// That of all arguments and results whose type is still that of the whole;
   /// none where they have none. Fails, with an error, where they differ, or are

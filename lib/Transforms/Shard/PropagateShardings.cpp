@@ -54,7 +54,7 @@ LogicalResult
 PropagateShardings::check(func::FuncOp function, ShardingAttr sharding,
                           Type type, bool isLocal,
                           llvm::function_ref<std::string()> describe) {
-  if (!sharding || (!isLocal && checked.contains({sharding, type})))
+  if (!isLocal && checked.contains({sharding, type}))
     return success();
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (isLocal || !tensor || tensor.getRank() != sharding.getRank())
@@ -83,17 +83,10 @@ PropagateShardings::check(func::FuncOp function, ShardingAttr sharding,
 }
 
 LogicalResult PropagateShardings::check(func::FuncOp function) {
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    if (failed(check(function, getArgumentSharding(function, i),
-                     function.getArgumentTypes()[i],
-                     function.getArgAttr(i, kGlobalTypeAttr) != nullptr,
-                     [&] { return describeArgument(function, i); })))
-      return failure();
-  for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (failed(check(function, getResultSharding(function, i),
-                     function.getResultTypes()[i],
-                     function.getResultAttr(i, kGlobalTypeAttr) != nullptr,
-                     [&] { return describeResult(function, i); })))
+  for (const DeclaredSharding &declared : getDeclaredShardings(function))
+    if (failed(check(function, declared.sharding, declared.type,
+                     declared.isLocal,
+                     [&] { return declared.describe(function); })))
       return failure();
   WalkResult result = function.walk([&](Operation *op) {
     op->removeAttr(kShardingsAttr); // of an earlier run
@@ -143,31 +136,17 @@ void PropagateShardings::declare(func::FuncOp function) {
   editor.apply();
 }
 
-/// Whether all that is declared of `function` is flat over the same axes.
-static bool isAllFlat(func::FuncOp function) {
-  ShardingAttr first;
-  bool areFlat = true;
-  auto see = [&](ShardingAttr sharding) {
-    if (!sharding)
-      return;
-    first = first ? first : sharding;
-    areFlat &= sharding.isFlat() && sharding.getFlat() == first.getFlat() &&
-               sharding.getPartial().empty() && sharding.getLocal().empty() &&
-               llvm::none_of(sharding.getFlat().getAsRange<AxisRefAttr>(),
-                             [](AxisRefAttr axis) { return axis.isSubAxis(); });
-  };
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    see(getArgumentSharding(function, i));
-  for (unsigned i = 0; i < function.getNumResults(); ++i)
-    see(getResultSharding(function, i));
-  return first && areFlat;
-}
-
 /// On each op, for people.
 void PropagateShardings::note(func::FuncOp function) {
   std::optional<Parts> parts;
   FlatSharding flat;
-  if (isAllFlat(function)) {
+  bool isAllFlat = llvm::all_of(getDeclaredShardings(function),
+                                [&](const DeclaredSharding &declared) {
+                                  bool isFlat = flat.accepts(declared.sharding);
+                                  flat.sharding = declared.sharding;
+                                  return isFlat;
+                                });
+  if (flat && isAllFlat) {
     flat = *FlatSharding::get(function);
     parts.emplace(function, flat);
   }

@@ -272,34 +272,31 @@ static FailureOr<ArrayAttr> getPartialResults(Operation *op,
                                               const ShardingRule &rule,
                                               ArrayRef<ArrayAttr> partial) {
   ArrayAttr all;
-  llvm::SmallDenseSet<unsigned> operands;
-  for (auto [i, one] : llvm::enumerate(partial)) {
-    if (!one || one.empty())
+  llvm::SmallDenseSet<Value> values;
+  for (auto [value, one] : llvm::zip(op->getOperands(), partial)) {
+    if (!one)
       continue;
-    bool isFloat =
-        isa<FloatType>(getElementTypeOrSelf(op->getOperand(i).getType()));
-    if (!isFloat || (all && all != one))
+    if (!isa<FloatType>(getElementTypeOrSelf(value.getType())) ||
+        (all && all != one))
       return failure();
     all = one;
-    operands.insert(i);
+    values.insert(value);
   }
   if (!all)
     return all;
-  bool areSums = llvm::all_of(all.getAsRange<PartialAxisAttr>(),
-                              [](PartialAxisAttr partial) {
-                                return partial.getReduction() != Reduction::Max;
-                              });
-  bool areMaxima = llvm::all_of(
-      all.getAsRange<PartialAxisAttr>(), [](PartialAxisAttr partial) {
-        return partial.getReduction() == Reduction::Max;
-      });
-  if (areMaxima && rule.isMonotone && op->getNumOperands() == 1)
-    return all;
-  for (ArrayRef<unsigned> set : rule.linear)
-    if (areSums && set.size() == operands.size() &&
-        llvm::all_of(set, [&](unsigned i) { return operands.contains(i); }))
-      return all;
-  return failure();
+  auto isMaximum = [](PartialAxisAttr axis) {
+    return axis.getReduction() == Reduction::Max;
+  };
+  auto axes = all.getAsRange<PartialAxisAttr>();
+  bool passes =
+      llvm::none_of(axes, isMaximum)
+          ? isLinearIn(op, rule,
+                       [&](Value value) { return values.contains(value); })
+          : llvm::all_of(axes, isMaximum) && rule.isMonotone &&
+                op->getNumOperands() == 1;
+  if (!passes)
+    return failure();
+  return all;
 }
 
 /// A partial value is reduced, which moves it twice.

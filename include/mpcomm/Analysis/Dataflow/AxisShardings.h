@@ -29,6 +29,7 @@
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SetVector.h"
 #include <string>
 
@@ -112,8 +113,14 @@ private:
 /// it.
 AxisSharding getAxisSharding(ShardingAttr sharding, llvm::StringRef axis);
 
-/// How ranks that have parts of the gradients of `op` reduce what it makes of all
-/// of them, a norm or a flag; nothing for other ops, and where parts do not do.
+/// Whether `op`, of which `rule` is, gives terms of its results for terms of
+/// the operands that `isPartial`, by one of the sets that the rule names.
+bool isLinearIn(mlir::Operation *op, const ShardingRule &rule,
+                llvm::function_ref<bool(mlir::Value)> isPartial);
+
+/// How ranks that have parts of the gradients of `op` reduce what it makes of
+/// all of them, a norm or a flag; nothing for other ops, and where parts do not
+/// do.
 std::optional<Reduction> getReductionOfGradients(mlir::Operation *op);
 
 /// The function that `op` calls, if it has a body of one block and takes the

@@ -679,7 +679,12 @@ void mpcomm::buildCUDAPipeline(OpPassManager &passes,
                                const CompileOptions &options) {
   if (options.numerics != Numerics::Exact)
     passes.addPass(createFormEpiloguesPass());
-  passes.addPass(createGenerateGPUKernelsPass());
+  GenerateGPUKernelsPassOptions kernels;
+  kernels.warpgroups =
+      !options.chips.empty() && llvm::all_of(options.chips, [](StringRef chip) {
+        return chip == "sm_90a";
+      });
+  passes.addPass(createGenerateGPUKernelsPass(kernels));
   passes.addPass(createBatchLaunchesPass());
   ConvertMPRTToLLVMPassOptions llvmOptions;
   llvmOptions.device = "cuda";
@@ -702,8 +707,7 @@ void mpcomm::buildProgramPipeline(OpPassManager &passes,
   llvmOptions.cpu = options.cpu;
   llvmOptions.features = options.features;
   passes.addPass(createConvertMPRTToLLVMPass(llvmOptions));
-  addKernelLoweringPipeline(passes,
-                            KernelTarget::ofFeatures(options.features));
+  addKernelLoweringPipeline(passes, KernelTarget::ofFeatures(options.features));
   passes.addPass(createPackKernelsPass());
 }
 

@@ -34,6 +34,10 @@ using namespace mpcomm;
 
 namespace {
 
+/// Words for operands and results of an instruction: what a product of a
+/// warpgroup of 64 columns takes.
+constexpr int64_t kWords = 128;
+
 /// Makes a function of the host of one of a GPU.
 class Emulation {
 public:
@@ -86,8 +90,11 @@ private:
     return LLVM::GEPOp::create(b, loc, words.getType(), b.getI32Type(), words,
                                ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
   }
-  /// Four words of the room, as the struct that `op` has made.
+  /// Words of the room, as the struct that `op` has made.
   void useWords(Operation *op, int64_t first, Type type);
+  /// Replaces products of warpgroups and waits for them; failure where `op` is
+  /// neither.
+  LogicalResult replaceOfWarpgroups(LLVM::InlineAsmOp op);
   Value address(Value pointer) {
     return LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), pointer);
   }
@@ -103,10 +110,47 @@ private:
 
 void Emulation::useWords(Operation *op, int64_t first, Type type) {
   Value all = LLVM::PoisonOp::create(b, loc, op->getResult(0).getType());
-  for (int64_t i = 0; i < 4; ++i)
+  auto fields = cast<LLVM::LLVMStructType>(all.getType()).getBody().size();
+  for (int64_t i = 0; i < static_cast<int64_t>(fields); ++i)
     all = LLVM::InsertValueOp::create(
         b, loc, all, LLVM::LoadOp::create(b, loc, type, word(first + i)), i);
   op->getResult(0).replaceAllUsesWith(all);
+}
+
+/// What kernels say of inline assembly (lib/Codegen, GPUWarpgroup.h).
+static constexpr StringLiteral kProductAttr = "warpgroup_product",
+                               kWaitAttr = "warpgroup_wait";
+
+LogicalResult Emulation::replaceOfWarpgroups(LLVM::InlineAsmOp op) {
+  auto product = op->getAttrOfType<DictionaryAttr>(kProductAttr);
+  auto wait = op->getAttrOfType<IntegerAttr>(kWaitAttr);
+  if (!product && !wait)
+    return failure();
+  int64_t at = 0;
+  // Sums that are not added to have their room, too.
+  auto results = static_cast<int64_t>(
+      cast<LLVM::LLVMStructType>(op.getRes().getType()).getBody().size());
+  if (product && !cast<IntegerAttr>(product.get("accumulates")).getInt())
+    at = results;
+  for (Value operand : op->getOperands()) {
+    LLVM::StoreOp::create(b, loc, operand, word(at));
+    at += operand.getType().getIntOrFloatBitWidth() / 32;
+  }
+  if (at > kWords)
+    return failure();
+  if (wait) {
+    call("mpemu_warpgroup_wait",
+         {number(wait.getInt()), number(results), words}, Type());
+  } else {
+    SmallVector<Value> operands;
+    for (StringRef name :
+         {"columns", "slices", "in_registers", "across", "accumulates", "bf16"})
+      operands.push_back(number(cast<IntegerAttr>(product.get(name)).getInt()));
+    operands.push_back(words);
+    call("mpemu_warpgroup_multiply", operands, Type());
+  }
+  useWords(op, 0, b.getF32Type());
+  return success();
 }
 
 LogicalResult Emulation::replaceOfTiles(Operation *op) {
@@ -134,6 +178,13 @@ LogicalResult Emulation::replaceOfTiles(Operation *op) {
          {address(copy.getDst()), address(copy.getSrc()), size,
           copy.getCpSize() ? copy.getCpSize() : size},
          Type());
+  } else if (auto code = dyn_cast<LLVM::InlineAsmOp>(op)) {
+    if (failed(replaceOfWarpgroups(code)))
+      return failure();
+  } else if (auto fence = dyn_cast<NVVM::FenceProxyOp>(op)) {
+    if (fence.getKind() != NVVM::ProxyKind::async_shared)
+      return failure();
+    call("mpemu_fence_tiles", {}, Type());
   } else if (isa<NVVM::CpAsyncCommitGroupOp>(op)) {
     call("mpemu_copy_commit", {}, Type());
   } else if (auto wait = dyn_cast<NVVM::CpAsyncWaitGroupOp>(op)) {
@@ -199,7 +250,8 @@ LogicalResult Emulation::replace(Operation *op) {
       word = arith::BitcastOp::create(b, loc, type, word);
     return use(word);
   }
-  if (isa<gpu::GPUDialect, NVVM::NVVMDialect>(op->getDialect()))
+  if (isa<gpu::GPUDialect, NVVM::NVVMDialect>(op->getDialect()) ||
+      isa<LLVM::InlineAsmOp>(op))
     return op->emitOpError("has no emulation");
   return success();
 }
@@ -212,7 +264,8 @@ LogicalResult Emulation::run(gpu::GPUFuncOp kernel) {
                            FunctionType::get(b.getContext(), {pointer}, {}));
   Block *body = function.addEntryBlock();
   b.setInsertionPointToStart(body);
-  words = LLVM::AllocaOp::create(b, loc, pointer, b.getI32Type(), number(10));
+  words =
+      LLVM::AllocaOp::create(b, loc, pointer, b.getI32Type(), number(kWords));
   IRMapping mapping;
   unsigned operands = kernel.getNumArguments();
   for (unsigned i = 0; i < operands; ++i) {

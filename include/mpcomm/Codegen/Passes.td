@@ -408,9 +408,9 @@ def GenerateGPUKernelsPass
       combines. Each element of the destination belongs to one thread, which
       takes its updates in the order of the indices.
     - `mprt.attention` becomes launches of kernels on tensor cores (sm_80 and
-      later), with `_mask` first if it has a mask; its gradient becomes
-      `_deltas`, `_columns` and `_rows`. These also use the llvm dialect, for
-      addresses.
+      later; with `warpgroups` those of sm_90a), with `_mask` first if it has a
+      mask; its gradient becomes `_deltas`, `_columns` and `_rows`. These also
+      use the llvm dialect, for addresses and inline assembly.
 
     Numerics: reassociating; the same bits for the same program, on any device.
     Otherwise as `mpcomm-generate-kernels`.
@@ -428,7 +428,10 @@ def GenerateGPUKernelsPass
   }];
   let options = [
     Option<"processors", "processors", "int64_t", "132",
-           "multiprocessors of the GPU, for which grids of sums are sized">
+           "multiprocessors of the GPU, for which grids of sums are sized">,
+    Option<"warpgroups", "warpgroups", "bool", "false",
+           "use what sm_90a alone has: products of warpgroups, for attention "
+           "with heads of 64">
   ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
@@ -497,7 +500,8 @@ def AssembleKernelsPass : Pass<"mpcomm-assemble-kernels", "::mlir::ModuleOp"> {
 
     Guarantees: the `gpu.module` is translated to PTX for each of `chip`,
     assembled with `ptxas`, and replaced by the global `mpcomm_images` of
-    mprt.h: machine code for each chip and, for newer ones, the PTX of the last.
+    mprt.h: machine code for each chip and, for newer ones, the PTX of the last
+    (not of sm_90a, whose code runs on that chip alone).
     Without `ptxas` the images are PTX alone, which drivers compile, and a
     warning says so. `ptxas` is searched in this order: the option,
     `$CUDA_HOME/bin`, `/usr/local/cuda/bin`, `PATH`.
@@ -509,8 +513,8 @@ def AssembleKernelsPass : Pass<"mpcomm-assemble-kernels", "::mlir::ModuleOp"> {
   }];
   let options = [
     ListOption<"chips", "chip", "std::string",
-               "chips to assemble for: sm_80, sm_90, sm_100 or others from "
-               "sm_75 on; none given: those three">,
+               "chips to assemble for: sm_80, sm_90, sm_90a, sm_100 or others "
+               "from sm_75 on; none given: sm_80, sm_90, sm_100">,
     Option<"ptxas", "ptxas", "std::string", "",
            "the assembler; empty: as found, 'none': PTX alone">,
     Option<"ptxDirectory", "ptx-directory", "std::string", "",

@@ -60,7 +60,8 @@ struct CompileOptions : public CheckedOptions {
   ListOption<std::string> chips{
       *this, "chip",
       llvm::cl::desc("For target cuda, the chips to assemble kernels for, "
-                     "from sm_75 on; default: sm_80, sm_90, sm_100")};
+                     "from sm_75 on; default: sm_80, sm_90, sm_100. sm_90a "
+                     "alone: with kernels of attention of its own")};
   Option<std::string> ptxas{
       *this, "ptxas",
       llvm::cl::desc("For target cuda, the assembler; default: as found; "

@@ -67,7 +67,8 @@ LogicalResult AssembleKernelsPass::initialize(MLIRContext *context) {
     if (!parseChip(name))
       return emitError(UnknownLoc::get(context))
              << "cannot assemble for chip '" << name
-             << "', expected sm_80, sm_90, sm_100 or another from sm_75 on";
+             << "', expected sm_80, sm_90, sm_90a, sm_100 or another from "
+                "sm_75 on";
   llvm::sort(names, [](StringRef a, StringRef b) {
     return *parseChip(a) < *parseChip(b);
   });
@@ -124,7 +125,7 @@ AssembleKernelsPass::makeImages(gpu::GPUModuleOp device, StringRef chip,
       report(device, chip, use);
     images.push_back({*parseChip(chip), false, std::move(assembly->cubin)});
   }
-  if (!assembler || isLast)
+  if (!assembler || (isLast && !isForOneChip(chip)))
     images.push_back({*parseChip(chip), true, *ptx + '\0'});
   return success();
 }

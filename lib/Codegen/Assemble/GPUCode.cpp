@@ -18,6 +18,8 @@
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -53,12 +55,16 @@ static Error makeError(const Twine &message) {
 
 std::optional<unsigned> parseChip(StringRef name) {
   unsigned number;
-  // sm_90a and sm_100f run on one chip alone, which the number does not tell.
+  // Of names of code that runs on one chip alone this one is known.
+  if (isForOneChip(name))
+    name = name.drop_back();
   if (!name.consume_front("sm_") || name.getAsInteger(10, number) ||
       number < 75 || number > 999)
     return std::nullopt;
   return number;
 }
+
+bool isForOneChip(StringRef name) { return name == "sm_90a"; }
 
 static void initializeTarget() {
   static std::once_flag once;
@@ -164,15 +170,14 @@ static void optimize(Module &module, TargetMachine &machine) {
       .run(module, modules);
 }
 
-/// The assembler unrolls loops even where that takes more registers than a thread
-/// has. Threads of the largest blocks, of which 1,024 are to be on a
+/// The assembler unrolls loops even where that takes more registers than a
+/// thread has. Threads of the largest blocks, of which 1,024 are to be on a
 /// multiprocessor, have 64: their loops stay as they are, with as much in
 /// flight as the kernel's schedule says.
 static void keepLoopsOfLargeBlocks(Module &module) {
   for (Function &function : module) {
     unsigned threads;
-    StringRef size =
-        function.getFnAttribute("nvvm.maxntid").getValueAsString();
+    StringRef size = function.getFnAttribute("nvvm.maxntid").getValueAsString();
     if (function.isDeclaration() ||
         size.split(',').first.getAsInteger(10, threads) || threads < 512)
       continue;
@@ -193,7 +198,22 @@ static bool needsSM80(const Module &module) {
   });
 }
 
+/// Whether `module` multiplies by warpgroups.
+static bool needsSM90a(const Module &module) {
+  for (const Function &function : module)
+    for (const Instruction &instruction : instructions(function))
+      if (const auto *call = dyn_cast<CallInst>(&instruction))
+        if (const auto *code = dyn_cast<InlineAsm>(call->getCalledOperand());
+            code && code->getAsmString().find("wgmma") != std::string::npos)
+          return true;
+  return false;
+}
+
 Expected<std::string> translateToPTX(Module &module, StringRef chip) {
+  if (chip != "sm_90a" && needsSM90a(module))
+    return makeError("kernels of attention that multiply by warpgroups need "
+                     "sm_90a, got '" +
+                     chip + "'");
   if (std::optional<unsigned> number = parseChip(chip);
       number && *number < 80 && needsSM80(module))
     return makeError("kernels of attention need sm_80 or later, got '" + chip +

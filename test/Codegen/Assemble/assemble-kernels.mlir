@@ -13,7 +13,7 @@
 // PTX: llvm.mlir.constant(90 : i32)
 // PTX-NOT: gpu.module
 
-// OLD: cannot assemble for chip 'sm_60', expected sm_80, sm_90, sm_100 or another from sm_75 on
+// OLD: cannot assemble for chip 'sm_60', expected sm_80, sm_90, sm_90a, sm_100 or another from sm_75 on
 // NAME: cannot assemble for chip 'fast'
 // NOWHERE: error: '/nowhere/ptxas' failed for sm_90: {{.+}}
 // FOLDER: error: cannot write '/nowhere/sm_90.ptx': No such file or directory

@@ -3,6 +3,8 @@
 # UNSUPPORTED: sanitizer
 # RUN: %python %s %mpcomm-opt %cc %mpcomm_obj_root/test/lib/FakeCuda \
 # RUN:   %mpcomm_src_root/test/Codegen/Kernels/CPU/Inputs %t.dir 1
+# RUN: %python %s %mpcomm-opt %cc %mpcomm_obj_root/test/lib/FakeCuda \
+# RUN:   %mpcomm_src_root/test/Codegen/Kernels/CPU/Inputs %t.hopper 1 sm_90a
 #
 # The kernels of attention and of its gradient compute on the fake device, thread by
 # thread, what f64 computes, within the bounds that their roundings have.
@@ -28,7 +30,8 @@ In the backward pass (lse is given) P is off by r P, dP - delta by g = (D + 1) e
 
 and each result is rounded (u, t). 1.05 times that leaves room for what is not of first order.
 
-`attention.py ... <seed> [<word>]` runs the cases whose names contain the word."""
+`attention.py ... <seed> [<chip> [<word>]]` runs the cases whose names contain the word, with the
+code of a chip; those for sm_90a are those that warpgroups compute."""
 
 import os
 import random
@@ -42,7 +45,7 @@ from emulation import Emulator, launches_of
 from kernel_builder import from_bf16, to_bf16
 
 OPT, CC, FAKES, _, FOLDER, SEED = sys.argv[1:7]
-WORD = sys.argv[7] if len(sys.argv) > 7 else ""
+CHIP, WORD = (sys.argv[7:] + ["sm_90", ""][len(sys.argv) - 7 :])[:2]
 E32, UNIT, TINY = 2.0**-24, {"bf16": 2.0**-8, "f16": 2.0**-11}, {"bf16": 2.0**-130, "f16": 2.0**-25}
 FILLING = 0x3C2A  # of what lies between rows
 
@@ -68,6 +71,11 @@ CASES = [
     ("negative", "bf16", 1, 70, 100, 1, 32, "random", "plain", -0.3, 132),
     ("zero", "f16", 1, 70, 65, 1, 16, "causal", "plain", 0.0, 132),
     ("steep", "f16", 1, 66, 129, 1, 64, None, "plain", 2.0, 132),
+    ("part64", "bf16", 1, 70, 200, 2, 64, "random", "plain", None, 132),
+    ("blocks64", "bf16", 1, 260, 200, 1, 64, "blocks", "plain", None, 1),
+    ("long64", "f16", 1, 130, 330, 1, 64, None, "qkv", None, 1),
+    ("heads64", "bf16", 2, 100, 70, 2, 64, "causal", "heads", -0.2, 1),
+    ("zero64", "f16", 1, 70, 65, 1, 64, "causal", "plain", 0.0, 132),
 ]
 
 
@@ -252,13 +260,13 @@ def main():
     driver = emulator.driver()
     failures = 0
     with np.errstate(invalid="ignore"):
-        cases = [Case(*c) for c in CASES if WORD in c[0]]
+        cases = [Case(*c) for c in CASES if WORD in c[0] and (CHIP != "sm_90a" or c[6] == 64)]
     for case in cases:
         text = case.text("attention") + case.text("attention_grad")
         path = os.path.join(FOLDER, case.name)
         with open(path + ".mlir", "w") as file:
             file.write(text)
-        generated = emulator.generate(text, path + ".so", processors=case.processors)
+        generated = emulator.generate(text, path + ".so", processors=case.processors, chip=CHIP)
         if emulator.packs:
             continue
         module = driver.load(path + ".so")

@@ -10,7 +10,7 @@ the fake CUDA driver runs thread by thread (test/lib/FakeCuda/README.md), or lau
 kernels alone.
 
 With "pack" in place of the folder of the fake libraries, kernels that are launched alone are
-left in the folder as code for sm_90; with "device", those are run, on a GPU, where no compiler
+left in the folder as code for the chip; with "device", those are run, on a GPU, where no compiler
 is needed."""
 
 import ctypes
@@ -51,17 +51,18 @@ class Emulator:
         """What the fake driver loads, of a program whose kernels are those of a GPU."""
         self.link(call([self.opt, "--test-mpcomm-emulate-gpu", "--mpcomm-kernels-to-llvm"], generated), output)
 
-    def generate(self, text, output, *passes, processors=3):
-        """The image of launches alone; returns what it is made from."""
+    def generate(self, text, output, *passes, processors=3, chip="sm_90"):
+        """The image of launches alone, with the code of a chip; returns what it is made from."""
         if self.is_real:
             with open(output + ".mlir") as file:
                 return file.read()
-        generated = call([self.opt, "--mpcomm-generate-gpu-kernels=processors=%d" % processors, *passes], text.encode())
+        options = "processors=%d warpgroups=%d" % (processors, chip == "sm_90a")
+        generated = call([self.opt, "--mpcomm-generate-gpu-kernels=" + options, *passes], text.encode())
         if self.packs:
             call([self.opt, "--mpcomm-gpu-kernels-to-nvvm", "-o", os.devnull,
-                  "--mpcomm-assemble-kernels=chip=sm_90 ptxas=none ptx-directory=" + self.folder], generated)  # fmt: skip
+                  "--mpcomm-assemble-kernels=chip=%s ptxas=none ptx-directory=%s" % (chip, self.folder)], generated)  # fmt: skip
             path = ":".join([os.environ.get("PATH", ""), os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/bin"])
-            call([shutil.which("ptxas", path=path) or "ptxas", "-arch=sm_90", os.path.join(self.folder, "sm_90.ptx"), "-o", output])
+            call([shutil.which("ptxas", path=path) or "ptxas", "-arch=" + chip, os.path.join(self.folder, chip + ".ptx"), "-o", output])
             with open(output + ".mlir", "wb") as file:
                 file.write(generated)
         else:

@@ -22,6 +22,8 @@ using namespace fake;
 
 static constexpr uint32_t warpSize = 32;
 static constexpr size_t staticSharedBytes = 227 << 10;
+/// A tile of a warpgroup may have to be aligned to so much.
+static constexpr size_t sharedAlignment = 1024;
 
 namespace {
 
@@ -30,7 +32,8 @@ struct Exchange {
   uint64_t address = 0;      // of a lane's row of a matrix
   uint32_t *words = nullptr; // operands and results of fragments
 };
-constexpr uint32_t ballotMode = 4, loadMode = 5, multiplyMode = 6;
+constexpr uint32_t ballotMode = 4, loadMode = 5, multiplyMode = 6,
+                   warpgroupMode = 7;
 
 /// Bytes on their way to shared memory.
 struct Copy {
@@ -45,6 +48,16 @@ struct Copy {
   }
 };
 
+/// A product of a warpgroup, a thread's part: rows lane / 4 and that + 8 of the
+/// warp's 16.
+struct Product {
+  uint32_t columns, slices;
+  bool inRegisters, across, isBF16, isDone = false;
+  std::vector<uint32_t> sums;        // f32, or those that are in flight
+  std::vector<uint16_t> left;        // 2 rows, where it was in registers
+  std::vector<uint64_t> tile, right; // descriptors, by slice
+};
+
 struct Thread {
   enum State { New, Ready, AtBarrier, AtExchange, Done } state = New;
   uint32_t index = 0;
@@ -52,6 +65,9 @@ struct Thread {
   Exchange exchange = {};
   std::vector<Copy> copies; // those that have not taken place
   uint32_t group = 0;       // the one that copies join
+  bool isFenced = true;     // since the last wait for copies
+  std::vector<Product> products;
+  const uint32_t *left = nullptr; // of a product, while a warp exchanges it
 };
 
 /// A block that runs. There is one at a time.
@@ -69,6 +85,8 @@ public:
   uint32_t exchange(const Exchange &mine);
   void copy(const Copy &what);
   void waitForCopies(uint32_t others);
+  void multiplyTiles(Product product, uint32_t *words);
+  void waitForProducts(uint32_t others, uint32_t count, uint32_t *words);
   uint32_t size() const { return uint32_t(threads.size()); }
   char *sharedMemory();
 
@@ -82,6 +100,9 @@ private:
   void loadMatrices(uint32_t first);
   void multiply(uint32_t first);
   bool isShared(uint64_t address, uint64_t size);
+  uint16_t elementOf(uint64_t descriptor, uint64_t offset);
+  void perform(const Thread &thread, Product &product);
+  uint32_t resolve(const Thread &thread, uint32_t word);
 
   size_t sharedBytes;
   char *shared = nullptr;
@@ -165,7 +186,8 @@ char *Block::sharedMemory() {
   static size_t room = 0;
   if (room < sharedBytes) {
     std::free(memory);
-    memory = static_cast<char *>(std::aligned_alloc(256, sharedBytes));
+    memory =
+        static_cast<char *>(std::aligned_alloc(sharedAlignment, sharedBytes));
     room = sharedBytes;
   }
   if (!shared) {
@@ -209,6 +231,19 @@ static uint32_t sourceLane(uint32_t lane, const Exchange &e) {
   }
 }
 
+static float toFloat(uint32_t half, bool isBF16) {
+  half &= 0xffff;
+  if (isBF16)
+    return std::bit_cast<float>(half << 16);
+  uint32_t exponent = half >> 10 & 31, mantissa = half & 1023;
+  float magnitude =
+      exponent == 31 ? (mantissa ? std::numeric_limits<float>::quiet_NaN()
+                                 : std::numeric_limits<float>::infinity())
+      : exponent     ? std::ldexp(float(mantissa + 1024), int(exponent) - 25)
+                     : std::ldexp(float(mantissa), -24);
+  return half & 0x8000 ? -magnitude : magnitude;
+}
+
 bool Block::isShared(uint64_t address, uint64_t size) {
   auto begin = reinterpret_cast<uint64_t>(sharedMemory());
   return address >= begin && address - begin <= sharedBytes - size;
@@ -243,6 +278,153 @@ void Block::waitForCopies(uint32_t others) {
   for (const Copy &one : due)
     one.perform();
   copies = rest;
+  current->isFenced = false;
+}
+
+/// An element of a tile that a descriptor tells of, in its layout with a
+/// swizzle of 128 bytes: bits 4 to 6 of an address are changed by bits 7 to 9.
+uint16_t Block::elementOf(uint64_t descriptor, uint64_t offset) {
+  constexpr uint64_t window = 1 << 18;
+  auto begin = reinterpret_cast<uint64_t>(sharedMemory());
+  uint64_t address = (descriptor & 0x3fff) << 4;
+  address = begin + ((address - begin) & (window - 1)) + offset;
+  address ^= (address >> 7 & 7) << 4;
+  if (!isShared(address, 2)) {
+    fault = "a tile of a product is not in shared memory";
+    return 0;
+  }
+  uint16_t value;
+  std::memcpy(&value, reinterpret_cast<const char *>(address), 2);
+  return value;
+}
+
+/// NaNs that name a product in flight and one of its sums.
+static constexpr uint32_t flightTag = 0x7fc00000, flightMask = 0xffc00000;
+
+uint32_t Block::resolve(const Thread &thread, uint32_t word) {
+  while ((word & flightMask) == flightTag) {
+    uint32_t which = (word >> 8 & 0x3fff) - 1, sum = word & 0xff;
+    if (which >= thread.products.size() ||
+        sum >= thread.products[which].sums.size())
+      return word; // a NaN that was computed
+    const Product &product = thread.products[which];
+    if (!product.isDone)
+      fault = "sums are used before a wait for their product";
+    word = product.sums[sum];
+  }
+  return word;
+}
+
+void Block::perform(const Thread &thread, Product &product) {
+  // Eight rows are so many bytes from the next eight, and 64 columns.
+  auto strideOf = [](uint64_t d) { return (d >> 32 & 0x3fff) << 4; };
+  auto leadOf = [](uint64_t d) { return (d >> 16 & 0x3fff) << 4; };
+  for (const auto *all : {&product.tile, &product.right})
+    for (uint64_t descriptor : *all)
+      if (descriptor >> 62 != 1 || (descriptor >> 49 & 7))
+        fault = "a tile of a product is in a layout that is not emulated";
+  auto along = [&](uint64_t d, uint64_t row, uint64_t k) {
+    return elementOf(d, row % 8 * 128 + row / 8 * strideOf(d) + 2 * k);
+  };
+  auto across = [&](uint64_t d, uint64_t column, uint64_t k) {
+    return elementOf(d, k % 8 * 128 + k / 8 * strideOf(d) +
+                            column / 64 * leadOf(d) + column % 64 * 2);
+  };
+  uint32_t lane = thread.index % warpSize, g = lane / 4, t = lane % 4;
+  uint32_t warp = thread.index / warpSize % 4, terms = 16 * product.slices;
+  std::vector<float> left(size_t(2) * terms), right(size_t(terms) * 2);
+  for (uint32_t k = 0; k < terms; ++k)
+    for (uint32_t half = 0; half < 2; ++half)
+      left[half * terms + k] =
+          toFloat(product.inRegisters ? product.left[half * terms + k]
+                                      : along(product.tile[k / 16],
+                                              warp * 16 + g + 8 * half, k % 16),
+                  product.isBF16);
+  for (uint32_t tile = 0; tile < product.columns / 8; ++tile) {
+    for (uint32_t side = 0; side < 2; ++side)
+      for (uint32_t k = 0; k < terms; ++k) {
+        uint32_t column = tile * 8 + 2 * t + side;
+        uint64_t d = product.right[k / 16];
+        right[side * terms + k] =
+            toFloat(product.across ? across(d, column, k % 16)
+                                   : along(d, column, k % 16),
+                    product.isBF16);
+      }
+    for (uint32_t i = 0; i < 4; ++i) {
+      uint32_t &word = product.sums[tile * 4 + i];
+      auto sum = std::bit_cast<float>(resolve(thread, word));
+      for (uint32_t k = 0; k < terms; ++k)
+        sum += left[i / 2 * terms + k] * right[i % 2 * terms + k];
+      word = std::bit_cast<uint32_t>(sum);
+    }
+  }
+  product.isDone = true;
+}
+
+void Block::multiplyTiles(Product product, uint32_t *words) {
+  Thread *self = current;
+  uint32_t count = product.columns / 2, warp = self->index / warpSize;
+  if (size() % 128)
+    fault = "a product of less than a warpgroup";
+  for (const Thread &thread : threads)
+    if (!thread.isFenced)
+      fault = "a product without a fence after a wait for copies";
+  if (product.columns > 128 || self->products.size() > 0x3ff0)
+    fault = "a product that is not emulated";
+  // All lanes come, and those of a row find each other's parts of it.
+  self->left = words + count;
+  exchange({warpgroupMode, 0, count, warpSize});
+  if (fault)
+    return suspend(Thread::Ready);
+  product.sums.assign(words, words + count);
+  const uint32_t *rest = words + count;
+  if (product.inRegisters) {
+    uint32_t terms = 16 * product.slices, lane = self->index % warpSize;
+    product.left.resize(size_t(2) * terms);
+    for (uint32_t t = 0; t < 4; ++t) {
+      const uint32_t *theirs = threads[warp * warpSize + lane / 4 * 4 + t].left;
+      for (uint32_t k = 0; k < product.slices; ++k)
+        for (uint32_t i = 0; i < 4; ++i)
+          for (uint32_t side = 0; side < 2; ++side)
+            product.left[i % 2 * terms + 16 * k + 2 * t + side + i / 2 * 8] =
+                uint16_t(theirs[4 * k + i] >> (16 * side));
+    }
+    rest += 4 * product.slices;
+  }
+  // Nobody changes the words while others read them.
+  exchange({ballotMode, 0, 0, warpSize});
+  auto take = [&](std::vector<uint64_t> &descriptors) {
+    for (uint32_t k = 0; k < product.slices; ++k, rest += 2)
+      descriptors.push_back(rest[0] | uint64_t(rest[1]) << 32);
+  };
+  if (!product.inRegisters)
+    take(product.tile);
+  take(product.right);
+  self->products.push_back(std::move(product));
+  auto number = uint32_t(self->products.size());
+  for (uint32_t i = 0; i < count; ++i)
+    words[i] = flightTag | number << 8 | i;
+  if (random.below(2) == 0)
+    perform(*self, self->products.back());
+}
+
+void Block::waitForProducts(uint32_t others, uint32_t count, uint32_t *words) {
+  Thread *self = current;
+  std::vector<Product> &products = self->products;
+  for (size_t i = 0; i + others < products.size(); ++i)
+    if (!products[i].isDone)
+      perform(*self, products[i]);
+  // What was performed early is not known before its wait.
+  size_t known = products.size() > others ? products.size() - others : 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    uint32_t word = words[i];
+    if ((word & flightMask) == flightTag && (word >> 8 & 0x3fff) > known &&
+        (word >> 8 & 0x3fff) <= products.size())
+      fault = "a wait for a product that may be in flight after it";
+    words[i] = resolve(*self, word);
+  }
+  if (fault)
+    suspend(Thread::Ready);
 }
 
 /// Matrix i has its rows where lanes 8 i to 8 i + 7 say; a lane gets row
@@ -270,19 +452,6 @@ void Block::loadMatrices(uint32_t first) {
               ? element(i, column, row) | element(i, column + 1, row) << 16
               : element(i, row, column) | element(i, row, column + 1) << 16;
   }
-}
-
-static float toFloat(uint32_t half, bool isBF16) {
-  half &= 0xffff;
-  if (isBF16)
-    return std::bit_cast<float>(half << 16);
-  uint32_t exponent = half >> 10 & 31, mantissa = half & 1023;
-  float magnitude =
-      exponent == 31 ? (mantissa ? std::numeric_limits<float>::quiet_NaN()
-                                 : std::numeric_limits<float>::infinity())
-      : exponent     ? std::ldexp(float(mantissa + 1024), int(exponent) - 25)
-                     : std::ldexp(float(mantissa), -24);
-  return half & 0x8000 ? -magnitude : magnitude;
 }
 
 /// Fragments as PTX lays them out, with g = lane / 4 and t = lane % 4.
@@ -326,8 +495,10 @@ void Block::answer(uint32_t first, uint32_t last) {
   }
   if (shape.mode >= loadMode && last - first != warpSize)
     fault = "a product of less than a warp";
-  if (shape.mode >= loadMode && !fault)
-    shape.mode == loadMode ? loadMatrices(first) : multiply(first);
+  if (shape.mode == loadMode && !fault)
+    loadMatrices(first);
+  if (shape.mode == multiplyMode && !fault)
+    multiply(first);
   for (uint32_t i = first; i < last; ++i) {
     Thread &thread = threads[i];
     uint32_t from = thread.exchange.mode >= ballotMode
@@ -343,7 +514,7 @@ void Block::answer(uint32_t first, uint32_t last) {
 uint32_t Block::exchange(const Exchange &mine) {
   Thread *self = current;
   self->exchange = mine;
-  bool good = mine.mode <= multiplyMode && mine.width >= 1 &&
+  bool good = mine.mode <= warpgroupMode && mine.width >= 1 &&
               mine.width <= warpSize && (mine.width & (mine.width - 1)) == 0;
   if (!good)
     fault = "a shuffle of an unknown mode or width";
@@ -421,6 +592,25 @@ void mpemu_copy_wait(int32_t others) {
   running().waitForCopies(uint32_t(others));
 }
 
+void mpemu_warpgroup_multiply(int32_t columns, int32_t slices,
+                              int32_t inRegisters, int32_t across,
+                              int32_t accumulates, int32_t isBF16,
+                              uint32_t *words) {
+  Product product = {};
+  product.columns = uint32_t(columns), product.slices = uint32_t(slices);
+  product.inRegisters = inRegisters, product.across = across;
+  product.isBF16 = isBF16;
+  if (!accumulates)
+    std::memset(words, 0, size_t(columns) / 2 * 4);
+  running().multiplyTiles(std::move(product), words);
+}
+
+void mpemu_warpgroup_wait(int32_t others, int32_t count, uint32_t *words) {
+  running().waitForProducts(uint32_t(others), uint32_t(count), words);
+}
+
+void mpemu_fence_tiles(void) { running().current->isFenced = true; }
+
 static float flush(float x) {
   return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.f, x) : x;
 }
@@ -439,7 +629,9 @@ CUresult fake::runKernel(const char *name, EmulatedKernel kernel,
     Lock lock(state().mutex);
     random.seed(state().random.next());
   }
-  size_t sharedBytes = (dynamicShared + staticSharedBytes + 255) & ~size_t(255);
+  size_t sharedBytes =
+      (dynamicShared + staticSharedBytes + sharedAlignment - 1) &
+      ~(sharedAlignment - 1);
   std::vector<uint32_t> order(blocks);
   std::iota(order.begin(), order.end(), 0);
   random.shuffle(order);

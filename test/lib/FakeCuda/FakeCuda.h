@@ -88,6 +88,21 @@ void mpemu_multiply(int32_t isBF16, uint32_t *words);
 void mpemu_copy(uint64_t target, uint64_t source, int32_t size, int32_t bytes);
 void mpemu_copy_commit(void);
 void mpemu_copy_wait(int32_t others);
+
+/* A product of a warpgroup of sm_90a (wgmma.mma_async), 64 rows by `columns`,
+   by `slices` of 16 terms, committed as a group. Words: f32 sums of the thread,
+   columns / 2; the left operand, in registers (4 words a slice) or as
+   descriptors (2 words); descriptors of the right one. The sums become
+   NaNs until a wait gives what they are. */
+void mpemu_warpgroup_multiply(int32_t columns, int32_t slices,
+                              int32_t inRegisters, int32_t across,
+                              int32_t accumulates, int32_t isBF16,
+                              uint32_t *words);
+/* Waits until at most `others` later groups of the thread are in flight, and
+   replaces `count` words that were sums by what they are. */
+void mpemu_warpgroup_wait(int32_t others, int32_t count, uint32_t *words);
+/* fence.proxy.async */
+void mpemu_fence_tiles(void);
 /// ex2.approx.ftz.f32 and lg2.approx.ftz.f32, rounded to nearest.
 float mpemu_exp2(float x);
 float mpemu_log2(float x);

@@ -32,6 +32,8 @@ constexpr int64_t kWarp = 32;
 struct GPULimits {
   /// Blocks that work at a time on each of so many processors.
   int64_t processors = 132;
+  /// Whether code may be for sm_90a alone.
+  bool warpgroups = false;
 };
 
 struct GPUSchedule {

@@ -13,6 +13,7 @@
 #include "Kernels/GPU/GPUTiles.h"
 #include "Kernels/GPU/GPUReduce.h"
 #include "Kernels/GPU/GPUSchedule.h"
+#include "Kernels/GPU/GPUWarpgroup.h"
 #include "Kernels/Model/LaneOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -69,6 +70,9 @@ Value TileCode::divide(Value x, int64_t y) {
 }
 Value TileCode::remainder(Value x, int64_t y) {
   return b.createOrFold<arith::RemUIOp>(loc, x, number(y));
+}
+Value TileCode::exclusiveOr(Value x, Value y) {
+  return arith::XOrIOp::create(b, loc, x, y);
 }
 Value TileCode::least(Value x, int64_t y) {
   return arith::MinSIOp::create(b, loc, x, number(y));
@@ -134,11 +138,11 @@ Value TileCode::global(unsigned argument) {
       b, loc, LLVM::LLVMPointerType::get(b.getContext(), kGlobal), generic);
 }
 
-Value TileCode::shared(int64_t bytes) {
+Value TileCode::shared(int64_t bytes, int64_t alignment) {
   Value buffer = addShared(function, b.getI8Type(), bytes);
   function.setWorkgroupAttributionAttr(
       function.getNumWorkgroupAttributions() - 1,
-      LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(128));
+      LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(alignment));
   Value address =
       memref::ExtractAlignedPointerAsIndexOp::create(b, loc, buffer);
   address = arith::IndexCastUIOp::create(b, loc, i64, address);
@@ -299,8 +303,10 @@ void TileCode::wait(int64_t others) {
   NVVM::CpAsyncWaitGroupOp::create(b, loc, static_cast<uint32_t>(others));
 }
 
-TileCopy::TileCopy(TileCode &code, const GPURows &rows, int64_t count)
-    : code(code), rows(rows), count(count) {
+TileCopy::TileCopy(TileCode &code, const GPURows &rows, int64_t count,
+                   bool swizzled)
+    : code(code), rows(rows), count(count),
+      pitch(swizzled ? kPanelBytes : pitchOf(rows.size)) {
   units = rows.size * 2 / rows.access;
   // Of sizes that are no power of two, some threads copy nothing.
   int64_t width = static_cast<int64_t>(llvm::PowerOf2Ceil(units));
@@ -308,6 +314,13 @@ TileCopy::TileCopy(TileCode &code, const GPURows &rows, int64_t count)
   assert(count % step == 0 && "a tile is copied by whole rows of threads");
   x = code.remainder(code.thread, width);
   y = code.divide(code.thread, width);
+  place = code.mul(x, rows.access);
+  if (swizzled) {
+    assert(rows.size == kPanel && rows.access == 16 &&
+           step % kSwizzleRows == 0 && "a thread's rows are the same modulo 8");
+    Value chunk = code.exclusiveOr(x, code.remainder(y, kSwizzleRows));
+    place = code.mul(chunk, rows.access);
+  }
   int64_t xBytes = rows.access == 2 ? rows.elementBytes : rows.access;
   if (llvm::alignTo(rows.count, count) * rows.rowBytes +
           rows.size * rows.elementBytes <
@@ -354,13 +367,12 @@ void TileCopy::issueOne(Value first, Value source, Value target, Value row) {
 void TileCopy::issue(Value first, Value target) {
   OpBuilder &b = code.b;
   Location loc = code.loc;
-  int64_t pitch = pitchOf(rows.size);
   OpBuilder::InsertionGuard guard(b);
   Value from =
       offset ? code.advance(rows.base,
                             code.add(code.mul(first, rows.rowBytes), offset), 1)
              : code.advance(source, first, rows.rowBytes);
-  Value to = code.advance(code.advance(target, y, pitch), x, rows.access);
+  Value to = code.advance(code.advance(target, y, pitch), place, 1);
   if (units * step != code.threads) {
     auto branch = scf::IfOp::create(b, loc, code.less(x, units), false);
     b.setInsertionPointToStart(branch.thenBlock());

@@ -63,6 +63,7 @@ public:
   Value mul(Value x, int64_t y);
   Value divide(Value x, int64_t y);    ///< of numbers that are not negative
   Value remainder(Value x, int64_t y); ///< likewise
+  Value exclusiveOr(Value x, Value y);
   Value least(Value x, int64_t y);
   Value less(Value x, Value y);
   Value less(Value x, int64_t y);
@@ -79,7 +80,7 @@ public:
   /// The buffer of an argument, as !llvm.ptr<1>.
   Value global(unsigned argument);
   /// Shared memory, as !llvm.ptr<3>.
-  Value shared(int64_t bytes);
+  Value shared(int64_t bytes, int64_t alignment = 128);
   void barrier();
 
   Value addF(Value x, Value y);
@@ -138,10 +139,12 @@ private:
 };
 
 /// Copies tiles of `count` rows to shared memory, the same part of each by a
-/// thread.
+/// thread: rows an odd number of 16 bytes apart, or those of 64 elements
+/// `swizzled`, as GPUWarpgroup.h has them.
 class TileCopy {
 public:
-  TileCopy(TileCode &code, const GPURows &rows, int64_t count);
+  TileCopy(TileCode &code, const GPURows &rows, int64_t count,
+           bool swizzled = false);
 
   /// Rows from `first` on to `target` (!llvm.ptr<3>); zeros beyond the last.
   void issue(mlir::Value first, mlir::Value target);
@@ -154,7 +157,9 @@ private:
   GPURows rows;
   int64_t count;
   int64_t units = 1, step = 1; ///< accesses of a row, rows at a time
+  int64_t pitch;               ///< of a row of the tile
   mlir::Value x, y;            ///< the thread's access and row
+  mlir::Value place;           ///< of the access in a row of the tile, in bytes
   /// Bytes from the rows' base to it: i32 where those of all rows fit, which
   /// leaves the base to the block's registers; null where `source` has it.
   mlir::Value offset, source;

@@ -147,6 +147,7 @@ void GenerateGPUKernelsPass::runOnOperation() {
   symbols.insert(device, getOperation().getBody()->end());
   b.setInsertionPointToEnd(device.getBody());
   limits.processors = processors;
+  limits.warpgroups = warpgroups;
   codeOf.clear();
   Alignments alignments(getOperation());
   auto rename = [&](func::FuncOp declaration) { setName(declaration); };

@@ -18,8 +18,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Kernels/GPU/Attention/GPUAttention.h"
+#include "Kernels/GPU/Attention/GPUAttentionForward.h"
 #include "Kernels/GPU/GPUReduce.h"
+#include "Kernels/GPU/GPUWarpgroup.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
@@ -29,49 +30,37 @@ using namespace mlir;
 namespace mpcomm::kernels {
 
 namespace {
-/// Rows of a block, and how its warps share them.
-struct AttentionPlan {
-  int64_t warps = 4, fragments = 1; ///< of 16 rows, a warp
-  int64_t step = 64;                ///< columns of a tile
-
-  int64_t rows() const { return warps * fragments * 16; }
-};
-
-class ForwardEmitter {
+/// The kernel whose warps multiply, with q in registers.
+class WarpForward : public ForwardEmitter {
 public:
-  ForwardEmitter(AttentionCode &code, const AttentionPlan &plan)
-      : code(code), plan(plan), pitch(pitchOf(code.size)),
+  WarpForward(AttentionCode &code, const AttentionPlan &plan)
+      : ForwardEmitter(code, plan), pitch(pitchOf(code.size)),
         slices(code.size / 16) {}
-  void run();
 
 private:
-  using Carried = AttentionCode::Carried;
-  /// What a warp carries from tile to tile.
-  struct State {
-    SmallVector<Quad> sums;                        // O
-    SmallVector<std::array<Value, 2>> most, total; // m, l of rows g, g + 8
-
-    Carried flatten() const;
-    void assign(ArrayRef<Value> values);
-  };
-
-  void loadQ();
+  Carried overTiles(const State &state) override;
+  void loadQ(Value from);
   Carried tile(Value tile, Value stage, Value kind, const Carried &carried);
-  void mask(Value partial, Value tile, SmallVectorImpl<SmallVector<Quad>> &s);
-  /// S becomes P; m, l and O follow.
-  void exponentiate(int64_t fragment, SmallVector<Quad> &s, State &state);
-  void finish(const State &state);
-  Value rowOf(int64_t fragment);
 
-  AttentionCode &code;
-  AttentionPlan plan;
   int64_t pitch, slices; ///< slices: of 16 elements of a row
-  Value shared, firstRow;
+  Value shared;
   SmallVector<SmallVector<Quad>> q; ///< by fragment and slice
-  double factor = 0;                ///< c
-  bool scaleFirst = false;
 };
 } // namespace
+
+//===----------------------------------------------------------------------===//
+// What forward kernels share
+//===----------------------------------------------------------------------===//
+
+ForwardEmitter::ForwardEmitter(AttentionCode &code, const AttentionPlan &plan)
+    : code(code), plan(plan),
+      factor(code.op.getScale().convertToDouble() * kLog2E),
+      // c times -infinity has to be -infinity.
+      scaleFirst(!(factor > 1e-30 && factor < 1e30)) {}
+
+ForwardEmitter::State::State(const AttentionPlan &plan, int64_t size)
+    : sums(plan.fragments * size / 8), most(plan.fragments),
+      total(plan.fragments) {}
 
 ForwardEmitter::Carried ForwardEmitter::State::flatten() const {
   Carried values;
@@ -96,13 +85,24 @@ void ForwardEmitter::State::assign(ArrayRef<Value> values) {
 }
 
 Value ForwardEmitter::rowOf(int64_t fragment) {
-  Value own = code.mul(code.warp, plan.fragments * 16);
-  return code.add(code.add(firstRow, own),
-                  code.add(code.divide(code.lane, 4), fragment * 16));
+  Value own = code.mul(code.warp, plan.rowsOfWarp());
+  return code.add(
+      code.add(firstRow, own),
+      code.add(code.divide(code.lane, 4), fragment * plan.rowsOfFragment()));
+}
+
+void ForwardEmitter::scaleScores(MutableArrayRef<Quad> s) {
+  if (!scaleFirst)
+    return;
+  Value scale = code.real(code.op.getScale().convertToDouble());
+  for (Quad &quad : s)
+    for (Value &value : quad)
+      value = code.mulF(value, scale);
 }
 
 void ForwardEmitter::mask(Value partial, Value tile,
-                          SmallVectorImpl<SmallVector<Quad>> &s) {
+                          MutableArrayRef<SmallVector<Quad>> s,
+                          int64_t firstFragment) {
   if (!partial)
     return;
   Value otherwise = code.real(-std::numeric_limits<double>::infinity());
@@ -110,7 +110,7 @@ void ForwardEmitter::mask(Value partial, Value tile,
   for (int64_t from = 0; from < plan.step / 8; from += 2) {
     AttentionCode::Scores scores;
     SmallVector<Value> values;
-    scores.row = rowOf(0);
+    scores.row = rowOf(firstFragment);
     scores.column = code.add(code.mul(tile, plan.step),
                              code.mul(code.remainder(code.lane, 4), 2));
     scores.isInside =
@@ -120,7 +120,9 @@ void ForwardEmitter::mask(Value partial, Value tile,
         for (int64_t i = 0; i < 4; ++i) {
           values.push_back(quads[n][i]);
           scores.places.push_back(
-              {static_cast<int64_t>(fragment) * 16 + i / 2 * 8, n * 8 + i % 2});
+              {static_cast<int64_t>(fragment) * plan.rowsOfFragment() +
+                   i / 2 * 8,
+               n * 8 + i % 2});
         }
     SmallVector<Value> kept = code.keep(partial, scores, values, otherwise);
     ArrayRef<Value> rest = kept;
@@ -160,73 +162,22 @@ void ForwardEmitter::exponentiate(int64_t fragment, SmallVector<Quad> &s,
         sum = sum ? code.addF(sum, quad[i]) : quad[i];
       }
     total = code.fma(total, shrink, sum);
-    for (int64_t n = 0; n < code.size / 8; ++n) {
-      Quad &quad = state.sums[fragment * (code.size / 8) + n];
+    for (Quad &quad : sumsOf(fragment, state))
       for (int64_t i = 2 * half; i < 2 * half + 2; ++i)
         quad[i] = code.mulF(quad[i], shrink);
-    }
   }
 }
 
-ForwardEmitter::Carried ForwardEmitter::tile(Value tile, Value stage,
-                                             Value kind,
-                                             const Carried &carried) {
-  State state;
-  int64_t quads = plan.fragments * code.size / 8;
-  state.sums.resize(quads);
-  state.most.resize(plan.fragments);
-  state.total.resize(plan.fragments);
-  state.assign(carried);
-  Value base = code.advance(shared, stage, 1);
-  Value keys = code.advance(base, code.laneOfRight(pitch), 1);
-  Value values = code.advance(code.advance(base, code.laneOfLeft(pitch), 1),
-                              plan.step * pitch);
-  // The fragments share what is read of k and v.
-  SmallVector<SmallVector<Quad>> s(
-      plan.fragments, SmallVector<Quad>(plan.step / 8, code.zeros()));
-  for (int64_t k = 0; k < slices; ++k)
-    for (int64_t n = 0; n < plan.step / 16; ++n) {
-      Quad b = code.fragment(code.advance(keys, n * 16 * pitch + k * 32),
-                             /*transposed=*/false);
-      for (int64_t f = 0; f < plan.fragments; ++f)
-        for (int64_t i = 0; i < 2; ++i)
-          code.multiply(s[f][2 * n + i], q[f][k], b[2 * i], b[2 * i + 1]);
-    }
-  if (scaleFirst)
-    for (SmallVector<Quad> &rows : s)
-      for (Quad &quad : rows)
-        for (Value &value : quad)
-          value =
-              code.mulF(value, code.real(code.op.getScale().convertToDouble()));
-  mask(code.isPartial(kind, tile, plan.step), tile, s);
-  for (int64_t f = 0; f < plan.fragments; ++f)
-    exponentiate(f, s[f], state);
-  for (int64_t k = 0; k < plan.step / 16; ++k) {
-    SmallVector<Quad> p;
-    for (int64_t f = 0; f < plan.fragments; ++f)
-      p.push_back(code.leftOf(s[f][2 * k], s[f][2 * k + 1]));
-    for (int64_t n = 0; n < slices; ++n) {
-      Quad b = code.fragment(code.advance(values, k * 16 * pitch + n * 32),
-                             /*transposed=*/true);
-      for (int64_t f = 0; f < plan.fragments; ++f)
-        for (int64_t i = 0; i < 2; ++i)
-          code.multiply(state.sums[f * (code.size / 8) + 2 * n + i], p[f],
-                        b[2 * i], b[2 * i + 1]);
-    }
-  }
-  return state.flatten();
+SmallVector<Quad> ForwardEmitter::leftOf(ArrayRef<Quad> p) {
+  SmallVector<Quad> fragments;
+  for (size_t k = 0; k < p.size(); k += 2)
+    fragments.push_back(code.leftOf(p[k], p[k + 1]));
+  return fragments;
 }
 
-void ForwardEmitter::loadQ() {
-  Value from = code.advance(
-      code.advance(shared, code.mul(code.warp, plan.fragments * 16), pitch),
-      code.laneOfLeft(pitch), 1);
-  for (int64_t f = 0; f < plan.fragments; ++f) {
-    q.emplace_back();
-    for (int64_t k = 0; k < slices; ++k)
-      q.back().push_back(code.fragment(
-          code.advance(from, f * 16 * pitch + k * 32), /*transposed=*/false));
-  }
+MutableArrayRef<Quad> ForwardEmitter::sumsOf(int64_t fragment, State &state) {
+  return MutableArrayRef<Quad>(state.sums)
+      .slice(fragment * (code.size / 8), code.size / 8);
 }
 
 void ForwardEmitter::finish(const State &state) {
@@ -260,40 +211,95 @@ void ForwardEmitter::finish(const State &state) {
 }
 
 void ForwardEmitter::run() {
-  double scale = code.op.getScale().convertToDouble();
-  factor = scale * kLog2E;
-  // c times -infinity has to be -infinity.
-  scaleFirst = !(factor > 1e-30 && factor < 1e30);
+  code.openBlock(llvm::divideCeil(code.rows, plan.rows()),
+                 /*firstIsLongest=*/false);
+  firstRow = code.mul(code.part, plan.rows());
+  State state(plan, code.size);
+  Value zero = code.real(0);
+  Value lowest = code.real(-std::numeric_limits<double>::infinity());
+  state.sums.assign(state.sums.size(), code.zeros());
+  state.most.assign(plan.fragments, {lowest, lowest});
+  state.total.assign(plan.fragments, {zero, zero});
+  state.assign(overTiles(state));
+  finish(state);
+}
+
+//===----------------------------------------------------------------------===//
+// Warps that multiply
+//===----------------------------------------------------------------------===//
+
+ForwardEmitter::Carried WarpForward::tile(Value tile, Value stage, Value kind,
+                                          const Carried &carried) {
+  State state(plan, code.size);
+  state.assign(carried);
+  Value base = code.advance(shared, stage, 1);
+  Value keys = code.advance(base, code.laneOfRight(pitch), 1);
+  Value values = code.advance(code.advance(base, code.laneOfLeft(pitch), 1),
+                              plan.step * pitch);
+  // The fragments share what is read of k and v.
+  SmallVector<SmallVector<Quad>> s(
+      plan.fragments, SmallVector<Quad>(plan.step / 8, code.zeros()));
+  for (int64_t k = 0; k < slices; ++k)
+    for (int64_t n = 0; n < plan.step / 16; ++n) {
+      Quad b = code.fragment(code.advance(keys, n * 16 * pitch + k * 32),
+                             /*transposed=*/false);
+      for (int64_t f = 0; f < plan.fragments; ++f)
+        for (int64_t i = 0; i < 2; ++i)
+          code.multiply(s[f][2 * n + i], q[f][k], b[2 * i], b[2 * i + 1]);
+    }
+  for (SmallVector<Quad> &rows : s)
+    scaleScores(rows);
+  mask(code.isPartial(kind, tile, plan.step), tile, s);
+  SmallVector<SmallVector<Quad>> p;
+  for (int64_t f = 0; f < plan.fragments; ++f) {
+    exponentiate(f, s[f], state);
+    p.push_back(leftOf(s[f]));
+  }
+  for (int64_t k = 0; k < plan.step / 16; ++k)
+    for (int64_t n = 0; n < slices; ++n) {
+      Quad b = code.fragment(code.advance(values, k * 16 * pitch + n * 32),
+                             /*transposed=*/true);
+      for (int64_t f = 0; f < plan.fragments; ++f)
+        for (int64_t i = 0; i < 2; ++i)
+          code.multiply(sumsOf(f, state)[2 * n + i], p[f][k], b[2 * i],
+                        b[2 * i + 1]);
+    }
+  return state.flatten();
+}
+
+void WarpForward::loadQ(Value from) {
+  from = code.advance(
+      code.advance(from, code.mul(code.warp, plan.rowsOfWarp()), pitch),
+      code.laneOfLeft(pitch), 1);
+  for (int64_t f = 0; f < plan.fragments; ++f) {
+    q.emplace_back();
+    for (int64_t k = 0; k < slices; ++k)
+      q.back().push_back(code.fragment(
+          code.advance(from, f * plan.rowsOfFragment() * pitch + k * 32),
+          /*transposed=*/false));
+  }
+}
+
+ForwardEmitter::Carried WarpForward::overTiles(const State &state) {
   int64_t stageBytes = 2 * plan.step * pitch, qBytes = plan.rows() * pitch;
   shared = code.shared(std::max(2 * stageBytes, qBytes));
-  int64_t parts = llvm::divideCeil(code.rows, plan.rows());
-  code.openBlock(parts, /*firstIsLongest=*/false);
-  firstRow = code.mul(code.part, plan.rows());
-
-  Value all = shared;
   bool isBeside = qBytes <= stageBytes;
-  TileCopy qCopy(code, code.rowsOf(0), plan.rows());
-  qCopy.issue(firstRow, isBeside ? code.advance(all, stageBytes) : all);
+  Value qAt = isBeside ? code.advance(shared, stageBytes) : shared;
+  TileCopy(code, code.rowsOf(0), plan.rows()).issue(firstRow, qAt);
   code.commit();
   if (!isBeside) {
     code.wait(0);
     code.barrier();
-    loadQ();
+    loadQ(qAt);
     code.barrier();
   }
   TileCopy kCopy(code, code.rowsOf(1), plan.step);
   TileCopy vCopy(code, code.rowsOf(2), plan.step);
-  State state;
-  Value zero = code.real(0);
-  Value lowest = code.real(-std::numeric_limits<double>::infinity());
-  state.sums.assign(plan.fragments * code.size / 8, code.zeros());
-  state.most.assign(plan.fragments, {lowest, lowest});
-  state.total.assign(plan.fragments, {zero, zero});
-  Carried made = code.overTiles(
+  return code.overTiles(
       llvm::divideCeil(code.columns, plan.step), stageBytes, state.flatten(),
       [&](Value tile) { return std::pair(code.part, tile); },
       [&](Value tile, Value stage) {
-        Value to = code.advance(all, stage, 1);
+        Value to = code.advance(shared, stage, 1);
         Value first = code.mul(tile, plan.step);
         kCopy.issue(first, to);
         vCopy.issue(first, code.advance(to, plan.step * pitch));
@@ -303,16 +309,16 @@ void ForwardEmitter::run() {
           return;
         code.wait(1);
         code.barrier();
-        shared = code.advance(all, stageBytes);
-        loadQ();
-        shared = all;
+        loadQ(qAt);
       },
       [&](Value at, Value stage, Value kind, Carried carried) {
         return tile(at, stage, kind, carried);
       });
-  state.assign(made);
-  finish(state);
 }
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
 
 /// As many rows as leave no processor without a block; more rows of a warp read
 /// k and v from shared memory less often, but take registers.
@@ -327,14 +333,27 @@ static AttentionPlan planFor(MemRefType q, const GPULimits &limits) {
   return plan;
 }
 
+bool areTilesOfWarpgroups(mprt::AttentionOp op, ArrayRef<MemRefType> layouts,
+                          ArrayRef<uint64_t> alignments) {
+  // dout, q, k and v of a gradient, else q, k and v.
+  for (unsigned i = 0; i < (op.isGradient() ? 4u : 3u); ++i)
+    if (layouts[i].getDimSize(3) != kPanel ||
+        viewOf(layouts[i], alignments[i]).access != 16)
+      return false;
+  return true;
+}
+
 SmallVector<GPUKernel> emitGPUAttention(mprt::AttentionOp op,
                                         ArrayRef<MemRefType> layouts,
                                         ArrayRef<uint64_t> alignments,
                                         const GPULimits &limits, OpBuilder &b,
                                         StringRef name) {
+  bool ofWarpgroups =
+      limits.warpgroups && areTilesOfWarpgroups(op, layouts, alignments);
   if (op.isGradient())
-    return emitGPUAttentionGrad(op, layouts, alignments, b, name);
+    return emitGPUAttentionGrad(op, layouts, alignments, ofWarpgroups, b, name);
   AttentionPlan plan = planFor(layouts[0], limits);
+  plan.ofWarpgroups = ofWarpgroups;
   AttentionScratch scratch;
   SmallVector<GPUKernel> kernels;
   if (op.getMask()) {
@@ -346,7 +365,10 @@ SmallVector<GPUKernel> emitGPUAttention(mprt::AttentionOp op,
   GPUKernel kernel = createGPUKernel(b, op.getLoc(), name, layouts,
                                      plan.warps * kWarp, scratch.bytes);
   AttentionCode code(op, layouts, alignments, scratch, kernel);
-  ForwardEmitter(code, plan).run();
+  if (ofWarpgroups)
+    emitWarpgroupForward(code, plan);
+  else
+    WarpForward(code, plan).run();
   kernel.blocks = code.blocksOf(llvm::divideCeil(code.rows, plan.rows()));
   kernels.push_back(kernel);
   return kernels;

@@ -104,6 +104,7 @@ public:
   const AttentionScratch &scratch;
   int64_t batch, heads, rows, columns, size;
   bool hasMask;
+  bool ofWarpgroups = false; ///< whether they multiply the tiles of a loop
   Value batchIndex, headIndex, part; ///< the block's
 
 private:
@@ -119,6 +120,15 @@ private:
   llvm::ArrayRef<mlir::MemRefType> layouts;
   llvm::ArrayRef<uint64_t> alignments;
 };
+
+/// The rows of an operand's first batch and head: all but their base.
+GPURows viewOf(mlir::MemRefType layout, uint64_t alignment);
+
+/// Whether warpgroups can multiply the tiles of an op on buffers of `layouts`:
+/// rows of 64 elements that are copied 16 bytes at a time.
+bool areTilesOfWarpgroups(mprt::AttentionOp op,
+                          llvm::ArrayRef<mlir::MemRefType> layouts,
+                          llvm::ArrayRef<uint64_t> alignments);
 
 /// log2 of e.
 inline constexpr double kLog2E = 1.4426950408889634;
@@ -141,8 +151,8 @@ GPUKernel emitMaskClasses(mprt::AttentionOp op,
 llvm::SmallVector<GPUKernel>
 emitGPUAttentionGrad(mprt::AttentionOp op,
                      llvm::ArrayRef<mlir::MemRefType> layouts,
-                     llvm::ArrayRef<uint64_t> alignments, mlir::OpBuilder &b,
-                     llvm::StringRef name);
+                     llvm::ArrayRef<uint64_t> alignments, bool ofWarpgroups,
+                     mlir::OpBuilder &b, llvm::StringRef name);
 
 } // namespace mpcomm::kernels
 

@@ -25,7 +25,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Kernels/GPU/Attention/GPUAttention.h"
+#include "Kernels/GPU/Attention/GPUAttentionBackward.h"
 #include "Kernels/GPU/GPUReduce.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -37,8 +37,6 @@ using namespace mlir;
 
 namespace mpcomm::kernels {
 
-/// Warps of a block, with 16 own rows each.
-static constexpr int64_t kWarps = kOwnRows / 16;
 /// Blocks that a multiprocessor is to have room for, of the kernels of dq and
 /// of dk and dv, with a mask and for heads of at most so many elements: with
 /// fewer registers a thread, but more warps (a tenth faster on an H200).
@@ -49,105 +47,104 @@ static constexpr int64_t kFragmentBytes = kWarp * 16;
 /// Threads of a block of the kernel of deltas.
 static constexpr int64_t kDeltaThreads = 256;
 
-/// Operands.
-enum : unsigned { kDout, kQ, kK, kV, kOut, kLse };
-
 namespace {
-class BackwardEmitter {
+/// The kernels whose warps multiply, with own rows in registers.
+class WarpBackward : public BackwardEmitter {
 public:
-  /// Emits the kernel of dk and dv, or (`ofRows`) that of dq.
-  BackwardEmitter(AttentionCode &code, bool ofRows)
-      : code(code), ofRows(ofRows), pitch(pitchOf(code.size)),
-        slices(code.size / 16), step(stepOf(code.size)),
-        factor(code.op.getScale().convertToDouble() * kLog2E),
-        firstResult(code.op.getInputs().size()),
+  WarpBackward(AttentionCode &code, bool ofRows)
+      : BackwardEmitter(code, ofRows), pitch(pitchOf(code.size)),
         parked(ofRows || code.size <= 96 ? 0
                : code.hasMask            ? 4
                                          : 2) {}
-  void run();
+  void run() override;
 
 private:
-  using Carried = AttentionCode::Carried;
-  /// Products that a warp carries from tile to tile: dq, or dk and dv.
-  int64_t results() const { return ofRows ? 1 : 2; }
-
   SmallVector<Quad> loadOwn(Value tile);
   Carried tile(Value tile, Value stage, Value kind, Carried carried);
   /// P and dS (or their transposes) of 16 others from `chunk` on, two tiles of
   /// 8 each.
   void scores(int64_t chunk, Value others, Value partial, Value bits,
               std::array<Quad, 2> &p, std::array<Quad, 2> &ds);
-  /// Which of the thread's scores of a tile are kept, while few registers are
-  /// in use.
-  Value keptBits(Value partial, Value tile);
-  void finish(ArrayRef<Value> carried);
 
-  AttentionCode &code;
-  bool ofRows;
-  int64_t pitch, slices, step;
-  double factor;
-  unsigned firstResult;
+  int64_t pitch;
   /// Fragments of `second` for which registers do not suffice: each lane has
   /// its own part in shared memory.
   int64_t parked;
-  Value shared, ownRow, parkedAt;
+  Value shared, parkedAt;
   SmallVector<Quad> first, second; ///< own rows of k and v; of q and dout
-  /// lse' and delta of own rows g, g + 8 (`ofRows`).
-  std::array<std::array<Value, 2>, 2> ownNumbers;
-  /// By tile of 8 others, lse' and delta of columns 2t, 2t + 1.
-  std::array<std::array<std::array<Value, 2>, 2>, 2> otherNumbers;
 };
 } // namespace
 
-SmallVector<Quad> BackwardEmitter::loadOwn(Value tile) {
-  Value from = code.advance(code.advance(tile, code.mul(code.warp, 16), pitch),
-                            code.laneOfLeft(pitch), 1);
-  SmallVector<Quad> fragments;
-  for (int64_t k = 0; k < slices; ++k)
-    fragments.push_back(
-        code.fragment(code.advance(from, k * 32), /*transposed=*/false));
-  return fragments;
+//===----------------------------------------------------------------------===//
+// What kernels of gradients share
+//===----------------------------------------------------------------------===//
+
+BackwardEmitter::BackwardEmitter(AttentionCode &code, bool ofRows)
+    : code(code), ofRows(ofRows), slices(code.size / 16),
+      step(stepOf(code.size)),
+      factor(code.op.getScale().convertToDouble() * kLog2E),
+      firstResult(code.op.getInputs().size()), otherNumbers(step / 8) {}
+
+GPURows BackwardEmitter::own(int64_t which) {
+  return which == 0 ? code.rowsOf(ofRows ? kQ : kK)
+                    : code.rowsOf(ofRows ? kDout : kV);
 }
 
-void BackwardEmitter::scores(int64_t chunk, Value others, Value partial,
-                             Value bits, std::array<Quad, 2> &p,
-                             std::array<Quad, 2> &ds) {
-  p = {code.zeros(), code.zeros()};
-  std::array<Quad, 2> dp = p;
-  Value from = code.advance(others, chunk * pitch);
-  auto multiply = [&](std::array<Quad, 2> &sums, ArrayRef<Quad> own,
-                      int64_t offset) {
-    for (int64_t k = 0; k < slices; ++k) {
-      Quad b = code.fragment(code.advance(from, offset + k * 32),
-                             /*transposed=*/false);
-      Quad a = k < static_cast<int64_t>(own.size())
-                   ? own[k]
-                   : code.take(code.advance(parkedAt, (k + parked - slices) *
-                                                          kFragmentBytes));
-      for (int64_t n = 0; n < 2; ++n)
-        code.multiply(sums[n], a, b[2 * n], b[2 * n + 1]);
-    }
-  };
-  multiply(p, first, 0);
-  SmallVector<Value> exponents;
-  Value c = code.real(factor);
-  for (int64_t n = 0; n < 2; ++n)
-    for (int64_t i = 0; i < 4; ++i) {
-      Value lse = ofRows ? ownNumbers[0][i / 2] : otherNumbers[n][0][i % 2];
-      exponents.push_back(
-          code.fma(p[n][i], c, arith::NegFOp::create(code.b, code.loc, lse)));
-    }
-  exponents =
-      code.keepBits(partial, bits, chunk / 2, exponents,
-                    code.real(-std::numeric_limits<double>::infinity()));
-  // After the branch, so that it need not hold both.
-  multiply(dp, second, step * pitch);
-  for (int64_t n = 0; n < 2; ++n)
-    for (int64_t i = 0; i < 4; ++i) {
-      Value delta = ofRows ? ownNumbers[1][i / 2] : otherNumbers[n][1][i % 2];
-      p[n][i] = code.exp2(exponents[4 * n + i]);
-      ds[n][i] = code.mulF(p[n][i], code.subF(dp[n][i], delta));
-    }
+GPURows BackwardEmitter::other(int64_t which) {
+  return which == 0 ? code.rowsOf(ofRows ? kK : kQ)
+                    : code.rowsOf(ofRows ? kV : kDout);
+}
+
+void BackwardEmitter::open() {
+  // Of a causal mask the last rows and the first columns have most.
+  code.openBlock(llvm::divideCeil(ownCount(), kOwnRows), !ofRows);
+  firstOwn = code.mul(code.part, kOwnRows);
+  ownRow = code.add(code.add(firstOwn, code.mul(code.warp, 16)),
+                    code.divide(code.lane, 4));
+}
+
+void BackwardEmitter::loadOwnNumbers() {
+  Value numbers = code.numbers();
+  for (int64_t half = 0; half < 2; ++half) {
+    Value both =
+        code.load(VectorType::get({2}, code.f32),
+                  code.advance(numbers, code.add(ownRow, half * 8), 8), 8);
+    for (int64_t which = 0; which < 2; ++which)
+      ownNumbers[which][half] =
+          vector::ExtractOp::create(code.b, code.loc, both, which);
+  }
+}
+
+std::pair<Value, Value> BackwardEmitter::classAt(Value tile) {
+  Value at = code.divide(tile, kOwnRows / step);
+  return ofRows ? std::pair(code.part, at) : std::pair(at, code.part);
+}
+
+void BackwardEmitter::copyNumbers(Value numbers, Value first, Value target) {
+  // The numbers of two rows are 16 bytes.
+  Value to = code.advance(target, code.thread, 16);
+  emitIf(code.b, code.loc, code.less(code.thread, step / 2), [&] {
+    Value source =
+        code.advance(code.advance(numbers, first, 8), code.thread, 16);
+    code.copy16(source, to);
+  });
+}
+
+void BackwardEmitter::loadOtherNumbers(int64_t tile, Value from) {
+  Value at = code.advance(from, code.mul(code.remainder(code.lane, 4), 2), 8);
+  Value both = code.load(VectorType::get({4}, code.f32),
+                         code.advance(at, tile * 8 * 8), 16);
+  for (int64_t i = 0; i < 4; ++i)
+    otherNumbers[tile][i % 2][i / 2] =
+        vector::ExtractOp::create(code.b, code.loc, both, i);
+}
+
+Value BackwardEmitter::partialOf(Value kind, Value tile) {
+  // Columns beyond the last would add to dq; of dk and dv they are rows of
+  // their own, which nobody stores.
+  if (ofRows)
+    return code.isPartial(kind, tile, step);
+  return kind ? code.equal(kind, AttentionScratch::Some) : Value();
 }
 
 Value BackwardEmitter::keptBits(Value partial, Value tile) {
@@ -165,32 +162,109 @@ Value BackwardEmitter::keptBits(Value partial, Value tile) {
   return code.keptBits(partial, scores);
 }
 
-BackwardEmitter::Carried BackwardEmitter::tile(Value tile, Value stage,
-                                               Value kind, Carried carried) {
+void BackwardEmitter::shift(Quad &s, int64_t tile) {
+  for (int64_t i = 0; i < 4; ++i) {
+    Value lse = ofRows ? ownNumbers[0][i / 2] : otherNumbers[tile][0][i % 2];
+    s[i] = code.fma(s[i], code.real(factor),
+                    arith::NegFOp::create(code.b, code.loc, lse));
+  }
+}
+
+void BackwardEmitter::exponentiate(Quad &s) {
+  for (Value &value : s)
+    value = code.exp2(value);
+}
+
+void BackwardEmitter::differentiate(Quad &dp, const Quad &p, int64_t tile) {
+  for (int64_t i = 0; i < 4; ++i) {
+    Value delta = ofRows ? ownNumbers[1][i / 2] : otherNumbers[tile][1][i % 2];
+    dp[i] = code.mulF(p[i], code.subF(dp[i], delta));
+  }
+}
+
+BackwardEmitter::Carried BackwardEmitter::zeros() {
+  Carried values;
+  for (int64_t i = 0; i < results() * slices * 2; ++i)
+    llvm::append_range(values, code.zeros());
+  return values;
+}
+
+void BackwardEmitter::finish(ArrayRef<Value> carried) {
+  Value scale = code.real(code.op.getScale().convertToDouble());
+  for (int64_t result = 0; result < results(); ++result) {
+    SmallVector<Quad> sums(slices * 2);
+    for (int64_t i = 0; i < slices * 8; ++i)
+      sums[i / 4][i % 4] = carried[result * slices * 8 + i];
+    Value factor = result == 0 ? scale : code.real(1);
+    GPURows target = code.rowsOf(firstResult + (ofRows ? 0 : 1 + result));
+    code.storeRows(target, ownRow, sums, {factor, factor});
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Warps that multiply
+//===----------------------------------------------------------------------===//
+
+SmallVector<Quad> WarpBackward::loadOwn(Value tile) {
+  Value from = code.advance(code.advance(tile, code.mul(code.warp, 16), pitch),
+                            code.laneOfLeft(pitch), 1);
+  SmallVector<Quad> fragments;
+  for (int64_t k = 0; k < slices; ++k)
+    fragments.push_back(
+        code.fragment(code.advance(from, k * 32), /*transposed=*/false));
+  return fragments;
+}
+
+void WarpBackward::scores(int64_t chunk, Value others, Value partial,
+                          Value bits, std::array<Quad, 2> &p,
+                          std::array<Quad, 2> &ds) {
+  p = ds = {code.zeros(), code.zeros()};
+  Value from = code.advance(others, chunk * pitch);
+  auto multiply = [&](std::array<Quad, 2> &sums, ArrayRef<Quad> own,
+                      int64_t offset) {
+    for (int64_t k = 0; k < slices; ++k) {
+      Quad b = code.fragment(code.advance(from, offset + k * 32),
+                             /*transposed=*/false);
+      Quad a = k < static_cast<int64_t>(own.size())
+                   ? own[k]
+                   : code.take(code.advance(parkedAt, (k + parked - slices) *
+                                                          kFragmentBytes));
+      for (int64_t n = 0; n < 2; ++n)
+        code.multiply(sums[n], a, b[2 * n], b[2 * n + 1]);
+    }
+  };
+  multiply(p, first, 0);
+  SmallVector<Value> exponents;
+  for (int64_t n = 0; n < 2; ++n) {
+    shift(p[n], chunk / 8 + n);
+    llvm::append_range(exponents, p[n]);
+  }
+  exponents =
+      code.keepBits(partial, bits, chunk / 2, exponents,
+                    code.real(-std::numeric_limits<double>::infinity()));
+  // After the branch, so that it need not hold both.
+  multiply(ds, second, step * pitch);
+  for (int64_t n = 0; n < 2; ++n) {
+    llvm::copy(ArrayRef(exponents).slice(4 * n, 4), p[n].begin());
+    exponentiate(p[n]);
+    differentiate(ds[n], p[n], chunk / 8 + n);
+  }
+}
+
+BackwardEmitter::Carried WarpBackward::tile(Value tile, Value stage, Value kind,
+                                            Carried carried) {
   SmallVector<Quad> sums(carried.size() / 4);
   for (auto [i, value] : llvm::enumerate(carried))
     sums[i / 4][i % 4] = value;
   Value base = code.advance(shared, stage, 1);
   Value others = code.advance(base, code.laneOfRight(pitch), 1);
   Value across = code.advance(base, code.laneOfLeft(pitch), 1);
-  // Columns beyond the last would add to dq; of dk and dv they are rows of
-  // their own, which nobody stores.
-  Value partial = ofRows ? code.isPartial(kind, tile, step)
-                  : kind ? code.equal(kind, AttentionScratch::Some)
-                         : Value();
+  Value partial = partialOf(kind, tile);
   Value bits = keptBits(partial, tile);
   for (int64_t chunk = 0; chunk < step; chunk += 16) {
-    if (!ofRows) {
-      Value from = code.advance(code.advance(base, 2 * step * pitch),
-                                code.mul(code.remainder(code.lane, 4), 2), 8);
-      for (int64_t n = 0; n < 2; ++n) {
-        Value both = code.load(VectorType::get({4}, code.f32),
-                               code.advance(from, (chunk + n * 8) * 8), 16);
-        for (int64_t i = 0; i < 4; ++i)
-          otherNumbers[n][i % 2][i / 2] =
-              vector::ExtractOp::create(code.b, code.loc, both, i);
-      }
-    }
+    if (!ofRows)
+      for (int64_t n = 0; n < 2; ++n)
+        loadOtherNumbers(chunk / 8 + n, code.advance(base, 2 * step * pitch));
     std::array<Quad, 2> p, ds;
     scores(chunk, others, partial, bits, p, ds);
     // dq from dS and k, which is the first of the others; dk from dS and q,
@@ -214,44 +288,21 @@ BackwardEmitter::Carried BackwardEmitter::tile(Value tile, Value stage,
   return made;
 }
 
-void BackwardEmitter::finish(ArrayRef<Value> carried) {
-  Value scale = code.real(code.op.getScale().convertToDouble());
-  for (int64_t result = 0; result < results(); ++result) {
-    SmallVector<Quad> sums(slices * 2);
-    for (int64_t i = 0; i < slices * 8; ++i)
-      sums[i / 4][i % 4] = carried[result * slices * 8 + i];
-    Value factor = result == 0 ? scale : code.real(1);
-    GPURows target = code.rowsOf(firstResult + (ofRows ? 0 : 1 + result));
-    code.storeRows(target, ownRow, sums, {factor, factor});
-  }
-}
-
-void BackwardEmitter::run() {
-  int64_t ownCount = ofRows ? code.rows : code.columns;
-  int64_t otherCount = ofRows ? code.columns : code.rows;
+void WarpBackward::run() {
   int64_t numberBytes = ofRows ? 0 : step * 8;
   int64_t stageBytes = 2 * step * pitch + numberBytes;
   int64_t ownBytes = 2 * kOwnRows * pitch;
   int64_t tileBytes = std::max(2 * stageBytes, ownBytes);
-  shared = code.shared(tileBytes + kWarps * parked * kFragmentBytes);
+  shared = code.shared(tileBytes + kWarpsOfGrad * parked * kFragmentBytes);
   parkedAt = code.advance(code.advance(shared, tileBytes), code.warp,
                           parked * kFragmentBytes);
-  // Of a causal mask the last rows and the first columns have most.
-  code.openBlock(llvm::divideCeil(ownCount, kOwnRows), !ofRows);
-  Value firstOwn = code.mul(code.part, kOwnRows);
-  ownRow = code.add(code.add(firstOwn, code.mul(code.warp, 16)),
-                    code.divide(code.lane, 4));
-
-  GPURows own[] = {code.rowsOf(ofRows ? kQ : kK),
-                   code.rowsOf(ofRows ? kDout : kV)};
-  GPURows other[] = {code.rowsOf(ofRows ? kK : kQ),
-                     code.rowsOf(ofRows ? kV : kDout)};
+  open();
   Value numbers = code.numbers();
   bool isBeside = ownBytes <= stageBytes;
   Value all = shared;
   Value ownAt = isBeside ? code.advance(all, stageBytes) : all;
   for (int64_t i = 0; i < 2; ++i)
-    TileCopy(code, own[i], kOwnRows)
+    TileCopy(code, own(i), kOwnRows)
         .issue(firstOwn, code.advance(ownAt, i * kOwnRows * pitch));
   code.commit();
   auto takeOwn = [&] {
@@ -269,41 +320,20 @@ void BackwardEmitter::run() {
   if (!isBeside)
     takeOwn();
   if (ofRows)
-    for (int64_t half = 0; half < 2; ++half) {
-      Value both =
-          code.load(VectorType::get({2}, code.f32),
-                    code.advance(numbers, code.add(ownRow, half * 8), 8), 8);
-      for (int64_t which = 0; which < 2; ++which)
-        ownNumbers[which][half] =
-            vector::ExtractOp::create(code.b, code.loc, both, which);
-    }
+    loadOwnNumbers();
 
-  TileCopy firstCopy(code, other[0], step), secondCopy(code, other[1], step);
+  TileCopy firstCopy(code, other(0), step), secondCopy(code, other(1), step);
   auto issue = [&](Value tile, Value stage) {
     Value to = code.advance(all, stage, 1);
     Value from = code.mul(tile, step);
     firstCopy.issue(from, to);
     secondCopy.issue(from, code.advance(to, step * pitch));
-    if (ofRows)
-      return;
-    // The numbers of two rows are 16 bytes.
-    to = code.advance(code.advance(to, 2 * step * pitch), code.thread, 16);
-    emitIf(code.b, code.loc, code.less(code.thread, step / 2), [&] {
-      Value source =
-          code.advance(code.advance(numbers, from, 8), code.thread, 16);
-      code.copy16(source, to);
-    });
+    if (!ofRows)
+      copyNumbers(numbers, from, code.advance(to, 2 * step * pitch));
   };
-  // The mask's tiles are as large as those of own rows.
-  auto classAt = [&](Value tile) {
-    Value at = code.divide(tile, kOwnRows / step);
-    return ofRows ? std::pair(code.part, at) : std::pair(at, code.part);
-  };
-  Carried zeros;
-  for (int64_t i = 0; i < results() * slices * 2; ++i)
-    llvm::append_range(zeros, code.zeros());
   finish(code.overTiles(
-      llvm::divideCeil(otherCount, step), stageBytes, zeros, classAt, issue,
+      llvm::divideCeil(otherCount(), step), stageBytes, zeros(),
+      [&](Value tile) { return classAt(tile); }, issue,
       [&] {
         if (isBeside)
           takeOwn();
@@ -405,7 +435,8 @@ static GPUKernel emitDeltas(mprt::AttentionOp op, ArrayRef<MemRefType> layouts,
 SmallVector<GPUKernel> emitGPUAttentionGrad(mprt::AttentionOp op,
                                             ArrayRef<MemRefType> layouts,
                                             ArrayRef<uint64_t> alignments,
-                                            OpBuilder &b, StringRef name) {
+                                            bool ofWarpgroups, OpBuilder &b,
+                                            StringRef name) {
   int64_t batch = layouts[kQ].getDimSize(0), rows = layouts[kQ].getDimSize(1),
           heads = layouts[kQ].getDimSize(2),
           columns = layouts[kK].getDimSize(1);
@@ -422,12 +453,16 @@ SmallVector<GPUKernel> emitGPUAttentionGrad(mprt::AttentionOp op,
   for (bool ofRows : {false, true}) {
     GPUKernel kernel = createGPUKernel(
         b, op.getLoc(), (name + (ofRows ? "_rows" : "_columns")).str(), layouts,
-        kWarps * kWarp, scratch.bytes);
+        kWarpsOfGrad * kWarp, scratch.bytes);
     AttentionCode code(op, layouts, alignments, scratch, kernel);
-    if (code.hasMask && code.size <= kSizeOfManyBlocks)
-      setLeastBlocks(kernel.function,
-                     ofRows ? kBlocksOfRows : kBlocksOfColumns);
-    BackwardEmitter(code, ofRows).run();
+    if (ofWarpgroups) {
+      emitWarpgroupBackward(code, ofRows);
+    } else {
+      if (code.hasMask && code.size <= kSizeOfManyBlocks)
+        setLeastBlocks(kernel.function,
+                       ofRows ? kBlocksOfRows : kBlocksOfColumns);
+      WarpBackward(code, ofRows).run();
+    }
     kernel.blocks =
         code.blocksOf(llvm::divideCeil(ofRows ? rows : columns, kOwnRows));
     kernels.push_back(kernel);

@@ -12,6 +12,7 @@
 
 #include "Kernels/GPU/Attention/GPUAttention.h"
 #include "Kernels/GPU/GPUReduce.h"
+#include "Kernels/GPU/GPUWarpgroup.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/MathExtras.h"
@@ -99,22 +100,26 @@ void AttentionCode::openBlock(int64_t parts, bool firstIsLongest) {
   headIndex = remainder(head, heads);
 }
 
-GPURows AttentionCode::rowsOf(unsigned argument) {
-  MemRefType layout = layouts[argument];
+GPURows viewOf(MemRefType layout, uint64_t alignment) {
   SmallVector<int64_t> strides = stridesOf(layout);
   GPURows view;
   view.count = layout.getDimSize(1), view.size = layout.getDimSize(3);
   view.rowBytes = strides[1] * 2, view.elementBytes = strides[3] * 2;
-  view.base = advance(global(argument), batchIndex, strides[0] * 2);
-  view.base = advance(view.base, headIndex, strides[2] * 2);
-  uint64_t known = alignments[argument];
   for (unsigned d = 0; d < 3; ++d)
     if (layout.getDimSize(d) > 1)
-      known = std::gcd(known, static_cast<uint64_t>(strides[d] * 2));
+      alignment = std::gcd(alignment, static_cast<uint64_t>(strides[d] * 2));
   view.access =
       strides[3] == 1
-          ? std::max<int64_t>(static_cast<int64_t>(std::gcd(known, 16u)), 2)
+          ? std::max<int64_t>(static_cast<int64_t>(std::gcd(alignment, 16u)), 2)
           : 2;
+  return view;
+}
+
+GPURows AttentionCode::rowsOf(unsigned argument) {
+  GPURows view = viewOf(layouts[argument], alignments[argument]);
+  SmallVector<int64_t> strides = stridesOf(layouts[argument]);
+  view.base = advance(global(argument), batchIndex, strides[0] * 2);
+  view.base = advance(view.base, headIndex, strides[2] * 2);
   return view;
 }
 
@@ -183,6 +188,8 @@ AttentionCode::Carried AttentionCode::overTiles(
   Value following = next(add(tile, 1));
   // One barrier: the tile is there, and nobody reads the one before it.
   wait(0);
+  if (ofWarpgroups)
+    fenceTiles(*this);
   barrier();
   Value other = sub(number(stageBytes), stage);
   issueIfAny(following, other);

@@ -1,0 +1,87 @@
+//===- GPUAttentionBackward.h - dq, dk and dv of attention ------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the kernels of dq and those of dk and dv have in common, be it warps
+// that multiply or warpgroups.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_CODEGEN_KERNELS_GPU_ATTENTION_GPUATTENTIONBACKWARD_H
+#define MPCOMM_LIB_CODEGEN_KERNELS_GPU_ATTENTION_GPUATTENTIONBACKWARD_H
+
+#include "Kernels/GPU/Attention/GPUAttention.h"
+
+namespace mpcomm::kernels {
+
+/// Warps of a block, with 16 own rows each.
+inline constexpr int64_t kWarpsOfGrad = kOwnRows / 16;
+
+/// Operands of a gradient.
+enum : unsigned { kDout, kQ, kK, kV, kOut, kLse };
+
+class BackwardEmitter {
+public:
+  /// Emits the kernel of dk and dv, or (`ofRows`) that of dq.
+  BackwardEmitter(AttentionCode &code, bool ofRows);
+  virtual ~BackwardEmitter() = default;
+  virtual void run() = 0;
+
+protected:
+  using Value = mlir::Value;
+  using Carried = AttentionCode::Carried;
+  /// Products that a warp carries from tile to tile: dq, or dk and dv.
+  int64_t results() const { return ofRows ? 1 : 2; }
+  int64_t ownCount() const { return ofRows ? code.rows : code.columns; }
+  int64_t otherCount() const { return ofRows ? code.columns : code.rows; }
+  /// Own rows of k and v, or of q and dout; the others.
+  GPURows own(int64_t which);
+  GPURows other(int64_t which);
+
+  /// Gives the block and the lane their own rows.
+  void open();
+  /// Loads lse' and delta of own rows (`ofRows`).
+  void loadOwnNumbers();
+  /// Tile `tile` of the others among the mask's tiles, which are as large as
+  /// those of own rows.
+  std::pair<Value, Value> classAt(Value tile);
+  /// Begins the copy of lse' and delta of rows from `first` on.
+  void copyNumbers(Value numbers, Value first, Value target);
+  /// Takes lse' and delta of 8 others from there.
+  void loadOtherNumbers(int64_t tile, Value from);
+  /// Whether to look at the mask in a tile.
+  Value partialOf(Value kind, Value tile);
+  /// Which of the thread's scores of a tile are kept, while few registers are
+  /// in use.
+  Value keptBits(Value partial, Value tile);
+  /// c S - lse' of 8 others; S becomes P, and dP becomes dS.
+  void shift(Quad &s, int64_t tile);
+  void exponentiate(Quad &s);
+  void differentiate(Quad &dp, const Quad &p, int64_t tile);
+  Carried zeros();
+  void finish(llvm::ArrayRef<Value> carried);
+
+  AttentionCode &code;
+  bool ofRows;
+  int64_t slices, step;
+  double factor;
+  Value firstOwn, ownRow;
+
+private:
+  unsigned firstResult;
+  /// lse' and delta of own rows g, g + 8 (`ofRows`).
+  std::array<std::array<Value, 2>, 2> ownNumbers;
+  /// By tile of 8 others, lse' and delta of columns 2t, 2t + 1.
+  llvm::SmallVector<std::array<std::array<Value, 2>, 2>> otherNumbers;
+};
+
+/// The kernel for sm_90a, of heads of 64 elements.
+void emitWarpgroupBackward(AttentionCode &code, bool ofRows);
+
+} // namespace mpcomm::kernels
+
+#endif // MPCOMM_LIB_CODEGEN_KERNELS_GPU_ATTENTION_GPUATTENTIONBACKWARD_H

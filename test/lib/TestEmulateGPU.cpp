@@ -100,6 +100,7 @@ private:
   }
 
   Value words;
+  int64_t staticShared = 0; ///< bytes of the function that is made
   ModuleOp module;
   LLVMTypeConverter converter;
   OpBuilder b;
@@ -222,6 +223,14 @@ LogicalResult Emulation::replace(Operation *op) {
     return use(index(2));
   if (auto id = dyn_cast<gpu::GridDimOp>(op))
     return use(index(3));
+  if (isa<gpu::DynamicSharedMemoryOp>(op)) {
+    auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+    Value at = LLVM::GEPOp::create(
+        b, loc, pointer, b.getI8Type(), call("mpemu_shared", {}, pointer),
+        ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(staticShared)});
+    // Nobody asks for its size.
+    return use(toMemRef(at, MemRefType::get({1}, b.getI8Type())));
+  }
   if (isa<gpu::BarrierOp>(op)) {
     call("mpemu_barrier", {}, Type());
     op->erase();
@@ -290,6 +299,7 @@ LogicalResult Emulation::run(gpu::GPUFuncOp kernel) {
         shared + type.getNumElements() * type.getElementTypeBitWidth() / 8,
         16));
   }
+  staticShared = shared;
   for (Operation &op : kernel.getBody().front().without_terminator())
     b.clone(op, mapping);
   func::ReturnOp::create(b, loc);

@@ -526,7 +526,7 @@ LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
                            "a #mprt.grid, on a kernel without a body");
     return success();
   }
-  if (name == kMovedBytesAttr) {
+  if (name == kMovedBytesAttr || name == kSharedBytesAttr) {
     if (!op->hasAttr(kKernelAttr) || !isI64(attr.getValue()) ||
         cast<IntegerAttr>(attr.getValue()).getInt() < 0)
       return emitAttrError(op, attr,

@@ -262,9 +262,12 @@ LLVM::GlobalOp Descriptors::kernel(mprt::LaunchOp launch) {
         LLVM::LLVMFunctionType::get(
             LLVM::LLVMVoidType::get(builder.getContext()), {pointer})));
   }
-  auto moved = kernel
-                   ? kernel->getAttrOfType<IntegerAttr>(mprt::kMovedBytesAttr)
-                   : IntegerAttr();
+  auto bytesOf = [&](StringRef attribute) {
+    return kernel ? kernel->getAttrOfType<IntegerAttr>(attribute)
+                  : IntegerAttr();
+  };
+  IntegerAttr moved = bytesOf(mprt::kMovedBytesAttr),
+              shared = bytesOf(mprt::kSharedBytesAttr);
   int64_t bytes = moved ? moved.getInt()
                         : mpcomm::detail::countBytes(launch->getOperandTypes());
   LLVM::GlobalOp name = string(launch.getKernel());
@@ -280,7 +283,8 @@ LLVM::GlobalOp Descriptors::kernel(mprt::LaunchOp launch) {
                    number(32, grid ? launch->getNumOperands() : 0),
                    number(32, grid ? grid.getThreads() : 0),
                    number(64, grid ? grid.getBlocks() : 0),
-                   number(32, grid && grid.getGridStride()), number(32, 0),
+                   number(32, grid && grid.getGridStride()),
+                   number(32, shared ? shared.getInt() : 0),
                    number(64, grid ? grid.getScratch() : 0)});
 }
 

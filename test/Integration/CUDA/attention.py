@@ -76,6 +76,7 @@ CASES = [
     ("long64", "f16", 1, 130, 330, 1, 64, None, "qkv", None, 1),
     ("heads64", "bf16", 2, 100, 70, 2, 64, "causal", "heads", -0.2, 1),
     ("zero64", "f16", 1, 70, 65, 1, 64, "causal", "plain", 0.0, 132),
+    ("cross128", "bf16", 2, 100, 200, 2, 128, "random", "heads", None, 1),
 ]
 
 
@@ -260,7 +261,7 @@ def main():
     driver = emulator.driver()
     failures = 0
     with np.errstate(invalid="ignore"):
-        cases = [Case(*c) for c in CASES if WORD in c[0] and (CHIP != "sm_90a" or c[6] == 64)]
+        cases = [Case(*c) for c in CASES if WORD in c[0] and (CHIP != "sm_90a" or c[6] in (64, 128))]
     for case in cases:
         text = case.text("attention") + case.text("attention_grad")
         path = os.path.join(FOLDER, case.name)

@@ -32,6 +32,9 @@ TO_CUDA = re.compile(r"""^builtin\.module\(
 \)$""", re.M)  # fmt: skip
 
 
+MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # of CUfunction_attribute
+
+
 class Emulator:
     def __init__(self, opt, cc, fakes, folder):
         """`fakes`: the folder of the fake libraries, "pack" or "device"."""
@@ -124,15 +127,17 @@ class Driver:
         self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(max(1, size)))
         return pointer
 
-    def launch(self, module, name, threads, blocks, operands):
+    def launch(self, module, name, threads, blocks, operands, shared=0):
         """`operands`: c_uint64, addresses on the device."""
         function = ctypes.c_void_p()
         self.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
         pointers = (ctypes.c_void_p * len(operands))(*[ctypes.addressof(p) for p in operands])
-        self.call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, None, pointers, None)
+        if shared:
+            self.call("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
+        self.call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, shared, None, pointers, None)
 
     def run(self, module, launches, arrays):
-        """Launches of (name, threads, blocks, bytes of scratch) on copies of arrays."""
+        """Launches of (name, threads, blocks, bytes of scratch, bytes of shared memory) on copies of arrays."""
         buffers = [self.allocate(a.nbytes) for a, _ in arrays]
         for pointer, (array, _) in zip(buffers, arrays):
             if array.nbytes:
@@ -141,8 +146,8 @@ class Driver:
         places = [ctypes.c_uint64(p.value + o * a.itemsize) for p, (a, o) in zip(buffers, arrays)]
         # Scratch is shared by the launches of a kernel.
         scratch = self.allocate(max([l[3] for l in launches] + [1]))
-        for name, threads, blocks, size in launches:
-            self.launch(module, name, threads, blocks, places + ([scratch] if size else []))
+        for name, threads, blocks, size, shared in launches:
+            self.launch(module, name, threads, blocks, places + ([scratch] if size else []), shared)
         self.call("cuCtxSynchronize")
         for pointer, (array, _) in zip(buffers, arrays):
             if array.nbytes:
@@ -155,11 +160,12 @@ class Driver:
 def launches_of(text, rng):
     """By caller: launches in order. A grid that may have any size gets one."""
     grids = {}
-    for name, threads, blocks, grid_stride, scratch in re.findall(
-            r"func\.func private @(\w+)\(.*?threads = (\d+), blocks = (\d+), grid_stride = (\w+), scratch = (\d+)>", text):
+    for name, threads, blocks, grid_stride, scratch, _, shared in re.findall(
+            r"func\.func private @(\w+)\(.*?threads = (\d+), blocks = (\d+), grid_stride = (\w+), scratch = (\d+)>"
+            r"(.*?mprt\.shared_bytes = (\d+))?", text):
         blocks = int(blocks)
         if grid_stride == "true" and rng.random() < 0.5:
             blocks = rng.randint(1, min(blocks, 50))
-        grids[name] = (name, int(threads), blocks, int(scratch))
+        grids[name] = (name, int(threads), blocks, int(scratch), int(shared or 0))
     return {caller: [grids[name] for name in re.findall(r"mprt\.launch @(\w+)", body)]
             for caller, body in re.findall(r"func\.func @call_(\w+)\(.*?\{\n(.*?)\n  }\n", text, re.S)}

@@ -27,6 +27,8 @@ struct GPUKernel {
   int64_t threads = kWarp, blocks = 1;
   bool gridStride = false;
   int64_t scratchBytes = 0;
+  /// Shared memory beside what the code declares, which a launch asks for.
+  int64_t sharedBytes = 0;
   /// Where it is known, what it reads and writes; -1: as the buffers are large.
   int64_t movedBytes = -1;
 };

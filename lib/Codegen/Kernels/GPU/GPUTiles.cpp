@@ -150,6 +150,23 @@ Value TileCode::shared(int64_t bytes, int64_t alignment) {
       b, loc, LLVM::LLVMPointerType::get(b.getContext(), kShared), address);
 }
 
+Value TileCode::launchShared(int64_t alignment) {
+  auto space =
+      gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
+  Value buffer = gpu::DynamicSharedMemoryOp::create(
+      b, loc,
+      MemRefType::get({ShapedType::kDynamic}, b.getI8Type(),
+                      MemRefLayoutAttrInterface(), space));
+  Value address =
+      memref::ExtractAlignedPointerAsIndexOp::create(b, loc, buffer);
+  address = arith::IndexCastUIOp::create(b, loc, i64, address);
+  address =
+      arith::AddIOp::create(b, loc, address, constant(i64, alignment - 1));
+  address = arith::AndIOp::create(b, loc, address, constant(i64, -alignment));
+  return LLVM::IntToPtrOp::create(
+      b, loc, LLVM::LLVMPointerType::get(b.getContext(), kShared), address);
+}
+
 void TileCode::barrier() { gpu::BarrierOp::create(b, loc); }
 
 //===----------------------------------------------------------------------===//
@@ -316,10 +333,13 @@ TileCopy::TileCopy(TileCode &code, const GPURows &rows, int64_t count,
   y = code.divide(code.thread, width);
   place = code.mul(x, rows.access);
   if (swizzled) {
-    assert(rows.size == kPanel && rows.access == 16 &&
+    assert(rows.size % kPanel == 0 && rows.access == 16 &&
            step % kSwizzleRows == 0 && "a thread's rows are the same modulo 8");
-    Value chunk = code.exclusiveOr(x, code.remainder(y, kSwizzleRows));
-    place = code.mul(chunk, rows.access);
+    int64_t chunks = kPanelBytes / rows.access;
+    Value chunk = code.exclusiveOr(code.remainder(x, chunks),
+                                   code.remainder(y, kSwizzleRows));
+    place = code.add(code.mul(code.divide(x, chunks), count * kPanelBytes),
+                     code.mul(chunk, rows.access));
   }
   int64_t xBytes = rows.access == 2 ? rows.elementBytes : rows.access;
   if (llvm::alignTo(rows.count, count) * rows.rowBytes +

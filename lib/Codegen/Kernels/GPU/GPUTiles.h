@@ -79,8 +79,10 @@ public:
   void store(Value value, Value pointer, int64_t alignment);
   /// The buffer of an argument, as !llvm.ptr<1>.
   Value global(unsigned argument);
-  /// Shared memory, as !llvm.ptr<3>.
+  /// Shared memory, as !llvm.ptr<3>; what a launch asks for, from the first
+  /// multiple of `alignment` on.
   Value shared(int64_t bytes, int64_t alignment = 128);
+  Value launchShared(int64_t alignment);
   void barrier();
 
   Value addF(Value x, Value y);
@@ -139,8 +141,8 @@ private:
 };
 
 /// Copies tiles of `count` rows to shared memory, the same part of each by a
-/// thread: rows an odd number of 16 bytes apart, or those of 64 elements
-/// `swizzled`, as GPUWarpgroup.h has them.
+/// thread: rows an odd number of 16 bytes apart, or `swizzled`, as
+/// GPUWarpgroup.h has them.
 class TileCopy {
 public:
   TileCopy(TileCode &code, const GPURows &rows, int64_t count,

@@ -26,14 +26,15 @@ namespace mpcomm::kernels {
 //===----------------------------------------------------------------------===//
 
 /// Fields of a matrix descriptor, in units of 16 bytes: the address in bits 0
-/// to 13, the bytes from eight rows to the next eight in bits 32 to 45, and 1
-/// in bits 62 and 63 for the swizzle. What bits 16 to 29 tell, tiles of one
-/// panel do not have; 1 is customary.
+/// to 13, the bytes from 64 elements to the next 64 of a row in bits 16 to 29
+/// (for `across`), those from eight rows to the next eight in bits 32 to 45,
+/// and 1 in bits 62 and 63 for the swizzle.
 static constexpr uint64_t kDescriptor =
-    uint64_t(1) << 62 | uint64_t(kSwizzleBytes / 16) << 32 | uint64_t(1) << 16;
+    uint64_t(1) << 62 | uint64_t(kSwizzleBytes / 16) << 32;
 static constexpr int64_t kAddressMask = (int64_t(1) << 18) - 1;
 
-WarpgroupTile::WarpgroupTile(TileCode &code, Value base) : code(code) {
+WarpgroupTile::WarpgroupTile(TileCode &code, Value base, int64_t count)
+    : code(code), count(count) {
   OpBuilder &b = code.b;
   Location loc = code.loc;
   auto constant = [&](uint64_t value) -> Value {
@@ -43,7 +44,9 @@ WarpgroupTile::WarpgroupTile(TileCode &code, Value base) : code(code) {
   Value address = LLVM::PtrToIntOp::create(b, loc, code.i64, base);
   address = arith::AndIOp::create(b, loc, address, constant(kAddressMask));
   address = arith::ShRUIOp::create(b, loc, address, constant(4));
-  descriptor = arith::OrIOp::create(b, loc, address, constant(kDescriptor));
+  auto lead = static_cast<uint64_t>(count * kPanelBytes / 16);
+  descriptor =
+      arith::OrIOp::create(b, loc, address, constant(kDescriptor | lead << 16));
 }
 
 Value WarpgroupTile::at(int64_t bytes) const {
@@ -56,7 +59,8 @@ Value WarpgroupTile::at(int64_t bytes) const {
 }
 
 Value WarpgroupTile::rows(int64_t row, int64_t slice) const {
-  return at(row * kPanelBytes + slice * 32);
+  int64_t panel = slice / (kPanel / 16), rest = slice % (kPanel / 16);
+  return at((panel * count + row) * kPanelBytes + rest * 32);
 }
 
 Value WarpgroupTile::across(int64_t slice) const {

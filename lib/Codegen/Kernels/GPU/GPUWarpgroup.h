@@ -10,12 +10,12 @@
 // shared memory, while they go on with other values (PTX ISA, Asynchronous
 // Warpgroup Level Matrix Instructions).
 //
-// Tiles have rows of 64 elements of 16 bits, 128 bytes, as the layout with a
-// swizzle of 128 bytes has them: the 16 bytes that are number c of row r lie at
-// number c xor (r mod 8). Eight rows then have 16 bytes of one column in all
-// banks, and a product reads the tile either way: its rows as columns of the
-// right operand (`rows`), or across, its rows as the terms that are summed
-// (`across`).
+// Tiles consist of panels, one after the other, with 64 elements of 16 bits,
+// 128 bytes, of each row, as the layout with a swizzle of 128 bytes has them:
+// the 16 bytes that are number c of row r lie at number c xor (r mod 8). Eight
+// rows then have 16 bytes of one column in all banks, and a product reads the
+// tile either way: its rows as columns of the right operand (`rows`), or
+// across, its rows as the terms that are summed (`across`).
 //
 // A product is in flight from `multiply` to the `wait` that its sums go
 // through. Until then neither they nor the left operand in registers may be
@@ -34,7 +34,7 @@ namespace mpcomm::kernels {
 
 /// Threads of a warpgroup, and the rows that it multiplies at a time.
 inline constexpr int64_t kWarpgroup = 128, kWarpgroupRows = 64;
-/// Elements of a tile's row, and its bytes.
+/// Elements of a panel's row, and its bytes.
 inline constexpr int64_t kPanel = 64, kPanelBytes = 2 * kPanel;
 /// Rows after which the places of 16 bytes repeat; their bytes, which tiles are
 /// aligned to.
@@ -47,13 +47,13 @@ inline constexpr llvm::StringLiteral kWarpgroupProductAttr =
     "warpgroup_product";
 inline constexpr llvm::StringLiteral kWarpgroupWaitAttr = "warpgroup_wait";
 
-/// A tile of rows of 64 elements from a pointer to shared memory on, which is
-/// a multiple of 1,024, as the operand of a product.
+/// A tile of `count` rows from a pointer to shared memory on, which is a
+/// multiple of 1,024, as the operand of a product.
 class WarpgroupTile {
 public:
   using Value = mlir::Value;
 
-  WarpgroupTile(TileCode &code, Value base);
+  WarpgroupTile(TileCode &code, Value base, int64_t count);
 
   /// Elements 16 `slice` to 16 `slice` + 15 of the rows from `row` (a multiple
   /// of 8) on: of a left operand, or the columns of a right one.
@@ -66,6 +66,7 @@ private:
   Value at(int64_t bytes) const;
 
   TileCode &code;
+  int64_t count;
   Value descriptor;
 };
 

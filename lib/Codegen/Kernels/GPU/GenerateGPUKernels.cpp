@@ -106,6 +106,9 @@ GenerateGPUKernelsPass::declare(Operation *op, ArrayRef<GPUKernel> kernels,
                                           std::min(kernel.blocks, kMaxBlocks),
                                           kernel.gridStride,
                                           kernel.scratchBytes));
+    if (kernel.sharedBytes)
+      function->setAttr(mprt::kSharedBytesAttr,
+                        b.getI64IntegerAttr(kernel.sharedBytes));
     if (kernel.movedBytes >= 0)
       function->setAttr(mprt::kMovedBytesAttr,
                         b.getI64IntegerAttr(kernel.movedBytes));

@@ -47,6 +47,7 @@ inline constexpr llvm::StringLiteral kArenaBytesByKindAttr =
     "mprt.arena_bytes_by_kind";
 inline constexpr llvm::StringLiteral kGridAttr = "mprt.grid";
 inline constexpr llvm::StringLiteral kMovedBytesAttr = "mprt.moved_bytes";
+inline constexpr llvm::StringLiteral kSharedBytesAttr = "mprt.shared_bytes";
 /// The gpu.module with the code of kernels that have this attribute.
 inline constexpr llvm::StringLiteral kGPUModule = "mpcomm_kernels";
 /// Entries of the dictionaries of kResultsAttr.

@@ -337,7 +337,8 @@ bool areTilesOfWarpgroups(mprt::AttentionOp op, ArrayRef<MemRefType> layouts,
                           ArrayRef<uint64_t> alignments) {
   // dout, q, k and v of a gradient, else q, k and v.
   for (unsigned i = 0; i < (op.isGradient() ? 4u : 3u); ++i)
-    if (layouts[i].getDimSize(3) != kPanel ||
+    if ((layouts[i].getDimSize(3) != kPanel &&
+         layouts[i].getDimSize(3) != 2 * kPanel) ||
         viewOf(layouts[i], alignments[i]).access != 16)
       return false;
   return true;
@@ -353,7 +354,10 @@ SmallVector<GPUKernel> emitGPUAttention(mprt::AttentionOp op,
   if (op.isGradient())
     return emitGPUAttentionGrad(op, layouts, alignments, ofWarpgroups, b, name);
   AttentionPlan plan = planFor(layouts[0], limits);
-  plan.ofWarpgroups = ofWarpgroups;
+  if (ofWarpgroups) {
+    plan.ofWarpgroups = true;
+    plan.step = kWarpgroupRows;
+  }
   AttentionScratch scratch;
   SmallVector<GPUKernel> kernels;
   if (op.getMask()) {
@@ -365,10 +369,12 @@ SmallVector<GPUKernel> emitGPUAttention(mprt::AttentionOp op,
   GPUKernel kernel = createGPUKernel(b, op.getLoc(), name, layouts,
                                      plan.warps * kWarp, scratch.bytes);
   AttentionCode code(op, layouts, alignments, scratch, kernel);
-  if (ofWarpgroups)
+  if (ofWarpgroups) {
+    kernel.sharedBytes = sharedBytesOfForward(plan, code.size);
     emitWarpgroupForward(code, plan);
-  else
+  } else {
     WarpForward(code, plan).run();
+  }
   kernel.blocks = code.blocksOf(llvm::divideCeil(code.rows, plan.rows()));
   kernels.push_back(kernel);
   return kernels;

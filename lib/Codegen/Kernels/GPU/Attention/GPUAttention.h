@@ -125,7 +125,7 @@ private:
 GPURows viewOf(mlir::MemRefType layout, uint64_t alignment);
 
 /// Whether warpgroups can multiply the tiles of an op on buffers of `layouts`:
-/// rows of 64 elements that are copied 16 bytes at a time.
+/// rows of 64 or 128 elements that are copied 16 bytes at a time.
 bool areTilesOfWarpgroups(mprt::AttentionOp op,
                           llvm::ArrayRef<mlir::MemRefType> layouts,
                           llvm::ArrayRef<uint64_t> alignments);
@@ -135,6 +135,9 @@ inline constexpr double kLog2E = 1.4426950408889634;
 
 /// Own rows of a block of a gradient's kernel, and what it pads rows to.
 inline constexpr int64_t kOwnRows = 64;
+
+/// Shared memory that a kernel can have without being asked for at its launch.
+inline constexpr int64_t kDeclaredSharedBytes = 48 << 10;
 
 /// Rows or columns of a tile that a loop goes through: two operands of them
 /// are in shared memory twice.

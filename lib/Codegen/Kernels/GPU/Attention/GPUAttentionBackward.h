@@ -27,7 +27,7 @@ enum : unsigned { kDout, kQ, kK, kV, kOut, kLse };
 class BackwardEmitter {
 public:
   /// Emits the kernel of dk and dv, or (`ofRows`) that of dq.
-  BackwardEmitter(AttentionCode &code, bool ofRows);
+  BackwardEmitter(AttentionCode &code, bool ofRows, int64_t step);
   virtual ~BackwardEmitter() = default;
   virtual void run() = 0;
 
@@ -67,7 +67,7 @@ protected:
 
   AttentionCode &code;
   bool ofRows;
-  int64_t slices, step;
+  int64_t slices, step; ///< of 16 elements of a row; others of a tile
   double factor;
   Value firstOwn, ownRow;
 
@@ -79,8 +79,12 @@ private:
   llvm::SmallVector<std::array<std::array<Value, 2>, 2>> otherNumbers;
 };
 
-/// The kernel for sm_90a, of heads of 64 elements.
+/// The kernel for sm_90a.
 void emitWarpgroupBackward(AttentionCode &code, bool ofRows);
+
+/// Shared memory that a launch of it has to ask for; 0 where the kernel
+/// declares what it has.
+int64_t sharedBytesOfBackward(int64_t size, bool ofRows);
 
 } // namespace mpcomm::kernels
 

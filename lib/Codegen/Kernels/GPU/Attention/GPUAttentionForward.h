@@ -22,7 +22,7 @@ namespace mpcomm::kernels {
 struct AttentionPlan {
   int64_t warps = 4, fragments = 1; ///< of 16 rows, a warp
   int64_t step = 64;                ///< columns of a tile
-  bool ofWarpgroups = false;        ///< one, of four warps
+  bool ofWarpgroups = false;        ///< of four warps
 
   int64_t rows() const { return warps * fragments * 16; }
   /// Rows from one of a warp's fragments to the next, and from the first of a
@@ -79,9 +79,12 @@ private:
   bool scaleFirst = false;
 };
 
-/// The kernel for sm_90a, of heads of 64 elements: a warpgroup has 64 rows for
-/// each of its fragments.
+/// The kernel for sm_90a: a warpgroup has 64 rows for each of its fragments.
 void emitWarpgroupForward(AttentionCode &code, const AttentionPlan &plan);
+
+/// Shared memory that a launch of it has to ask for; 0 where the kernel
+/// declares what it has.
+int64_t sharedBytesOfForward(const AttentionPlan &plan, int64_t size);
 
 } // namespace mpcomm::kernels
 

@@ -52,10 +52,10 @@ namespace {
 class WarpBackward : public BackwardEmitter {
 public:
   WarpBackward(AttentionCode &code, bool ofRows)
-      : BackwardEmitter(code, ofRows), pitch(pitchOf(code.size)),
-        parked(ofRows || code.size <= 96 ? 0
-               : code.hasMask            ? 4
-                                         : 2) {}
+      : BackwardEmitter(code, ofRows, stepOf(code.size)),
+        pitch(pitchOf(code.size)), parked(ofRows || code.size <= 96 ? 0
+                                          : code.hasMask            ? 4
+                                                                    : 2) {}
   void run() override;
 
 private:
@@ -79,9 +79,8 @@ private:
 // What kernels of gradients share
 //===----------------------------------------------------------------------===//
 
-BackwardEmitter::BackwardEmitter(AttentionCode &code, bool ofRows)
-    : code(code), ofRows(ofRows), slices(code.size / 16),
-      step(stepOf(code.size)),
+BackwardEmitter::BackwardEmitter(AttentionCode &code, bool ofRows, int64_t step)
+    : code(code), ofRows(ofRows), slices(code.size / 16), step(step),
       factor(code.op.getScale().convertToDouble() * kLog2E),
       firstResult(code.op.getInputs().size()), otherNumbers(step / 8) {}
 
@@ -456,6 +455,7 @@ SmallVector<GPUKernel> emitGPUAttentionGrad(mprt::AttentionOp op,
         kWarpsOfGrad * kWarp, scratch.bytes);
     AttentionCode code(op, layouts, alignments, scratch, kernel);
     if (ofWarpgroups) {
+      kernel.sharedBytes = sharedBytesOfBackward(code.size, ofRows);
       emitWarpgroupBackward(code, ofRows);
     } else {
       if (code.hasMask && code.size <= kSizeOfManyBlocks)

@@ -8,8 +8,8 @@
 //
 // The backward kernels for sm_90a: GPUAttentionGrad.cpp's, but that a block is
 // one warpgroup, which multiplies whole tiles. Its own rows are left operands
-// in registers, twice the others are in shared memory. What the warps compute
-// between products hides behind the next product:
+// in registers, or of heads of 128 in shared memory, where twice the others
+// are. What the warps compute between products hides behind the next product:
 //
 //   S = own others^T, dP = own others^T  begin
 //   S ends: P;   dv += P dout            begins, while dP is computed
@@ -29,19 +29,30 @@ namespace mpcomm::kernels {
 namespace {
 class WarpgroupBackward : public BackwardEmitter {
 public:
-  using BackwardEmitter::BackwardEmitter;
+  WarpgroupBackward(AttentionCode &code, bool ofRows)
+      : BackwardEmitter(code, ofRows, kOwnRows),
+        tileBytes(kOwnRows * code.size * 2), inRegisters(code.size == kPanel) {}
   void run() override;
 
 private:
   SmallVector<Quad> loadOwn(Value tile);
+  /// S or dP of a tile, from own rows of k and q (0) or of v and dout (1).
+  void beginScores(int64_t which, SmallVector<Quad> &scores,
+                   const WarpgroupTile &other);
+  /// Adds the product of a tile's weights and its rows to a result.
+  void accumulate(MutableArrayRef<Quad> sums, ArrayRef<Quad> weights,
+                  const WarpgroupTile &other);
+  Value numbersOf(Value stage);
   Carried tile(Value tile, Value stage, Value kind, const Carried &carried);
   /// The sums that result `which` is, of all that are carried.
   MutableArrayRef<Quad> sumsOf(int64_t which, SmallVector<Quad> &sums) {
     return MutableArrayRef<Quad>(sums).slice(which * 2 * slices, 2 * slices);
   }
 
-  Value stages, numbersAt;         ///< in shared memory
-  SmallVector<Quad> first, second; ///< own rows of k and v; of q and dout
+  int64_t tileBytes;              ///< of own or other rows of one operand
+  bool inRegisters;               ///< whether own rows are
+  Value ownAt, stages, numbersAt; ///< in shared memory
+  std::array<SmallVector<Quad>, 2> ownRows; ///< of k and v; q and dout
 };
 } // namespace
 
@@ -62,46 +73,55 @@ SmallVector<Quad> WarpgroupBackward::loadOwn(Value tile) {
   return fragments;
 }
 
+void WarpgroupBackward::beginScores(int64_t which, SmallVector<Quad> &scores,
+                                    const WarpgroupTile &other) {
+  WarpgroupProduct product;
+  product.left = ownRows[which];
+  for (int64_t k = 0; k < slices; ++k) {
+    if (!inRegisters)
+      product.tile.push_back(
+          WarpgroupTile(code, code.advance(ownAt, which * tileBytes), kOwnRows)
+              .rows(0, k));
+    product.right.push_back(other.rows(0, k));
+  }
+  multiply(code, scores, product, /*accumulates=*/false);
+}
+
+void WarpgroupBackward::accumulate(MutableArrayRef<Quad> sums,
+                                   ArrayRef<Quad> weights,
+                                   const WarpgroupTile &other) {
+  WarpgroupProduct product;
+  product.isAcross = true;
+  for (int64_t k = 0; k < step / 16; ++k) {
+    product.left.push_back(code.leftOf(weights[2 * k], weights[2 * k + 1]));
+    product.right.push_back(other.across(k));
+  }
+  multiply(code, sums, product, /*accumulates=*/true);
+}
+
+Value WarpgroupBackward::numbersOf(Value stage) {
+  return code.advance(
+      numbersAt, code.divide(stage, 2 * tileBytes / (step * kNumberBytes)), 1);
+}
+
 BackwardEmitter::Carried WarpgroupBackward::tile(Value tile, Value stage,
                                                  Value kind,
                                                  const Carried &carried) {
   SmallVector<Quad> sums(carried.size() / 4);
   for (auto [i, value] : llvm::enumerate(carried))
     sums[i / 4][i % 4] = value;
-  int64_t tileBytes = step * kPanelBytes;
   Value base = code.advance(stages, stage, 1);
-  WarpgroupTile others[] = {WarpgroupTile(code, base),
-                            WarpgroupTile(code, code.advance(base, tileBytes))};
+  WarpgroupTile others[] = {
+      WarpgroupTile(code, base, step),
+      WarpgroupTile(code, code.advance(base, tileBytes), step)};
   Value partial = partialOf(kind, tile);
   Value bits = keptBits(partial, tile);
   if (!ofRows)
     for (int64_t n = 0; n < step / 8; ++n)
-      loadOtherNumbers(
-          n,
-          code.advance(numbersAt,
-                       code.divide(stage, 2 * kPanelBytes / kNumberBytes), 1));
+      loadOtherNumbers(n, numbersOf(stage));
   SmallVector<Quad> s(step / 8), dp(step / 8);
-  auto begin = [&](MutableArrayRef<Quad> scores, ArrayRef<Quad> own,
-                   const WarpgroupTile &other) {
-    WarpgroupProduct product;
-    product.left.assign(own.begin(), own.end());
-    for (int64_t k = 0; k < slices; ++k)
-      product.right.push_back(other.rows(0, k));
-    multiply(code, scores, product, /*accumulates=*/false);
-  };
-  begin(s, first, others[0]);
-  begin(dp, second, others[1]);
-  // From the weights of a tile and its rows, those of others[which].
-  auto accumulate = [&](int64_t result, ArrayRef<Quad> weights,
-                        const WarpgroupTile &other) {
-    WarpgroupProduct product;
-    product.isAcross = true;
-    for (int64_t k = 0; k < step / 16; ++k) {
-      product.left.push_back(code.leftOf(weights[2 * k], weights[2 * k + 1]));
-      product.right.push_back(other.across(k));
-    }
-    multiply(code, sumsOf(result, sums), product, /*accumulates=*/true);
-  };
+  beginScores(0, s, others[0]);
+  beginScores(1, dp, others[1]);
   waitForProducts(code, 1, {MutableArrayRef<Quad>(s)});
   SmallVector<Value> exponents;
   for (auto [n, quad] : llvm::enumerate(s)) {
@@ -115,12 +135,13 @@ BackwardEmitter::Carried WarpgroupBackward::tile(Value tile, Value stage,
     llvm::copy(ArrayRef(exponents).slice(4 * n, 4), quad.begin());
     exponentiate(quad);
   }
+  // dv, the second result, comes before dk, which needs dP.
   if (!ofRows)
-    accumulate(1, s, others[1]);
+    accumulate(sumsOf(1, sums), s, others[1]);
   waitForProducts(code, ofRows ? 0 : 1, {MutableArrayRef<Quad>(dp)});
   for (auto [n, quad] : llvm::enumerate(dp))
     differentiate(quad, s[n], static_cast<int64_t>(n));
-  accumulate(0, dp, others[0]);
+  accumulate(sumsOf(0, sums), dp, others[0]);
   waitForProducts(code, 0, {MutableArrayRef<Quad>(sums)});
   Carried made;
   for (const Quad &quad : sums)
@@ -128,17 +149,31 @@ BackwardEmitter::Carried WarpgroupBackward::tile(Value tile, Value stage,
   return made;
 }
 
+/// Bytes of a block's tiles: own rows, where they stay, two stages, and the
+/// numbers of both.
+static int64_t bytesOfTiles(int64_t size, bool ofRows) {
+  int64_t tiles = size == kPanel ? 4 : 6;
+  return tiles * kOwnRows * size * 2 +
+         (ofRows ? 0 : 2 * kOwnRows * kNumberBytes);
+}
+
+int64_t sharedBytesOfBackward(int64_t size, bool ofRows) {
+  int64_t bytes = bytesOfTiles(size, ofRows);
+  return bytes > kDeclaredSharedBytes ? bytes + kSwizzleBytes : 0;
+}
+
 void WarpgroupBackward::run() {
   code.ofWarpgroups = true;
-  int64_t tileBytes = step * kPanelBytes, stageBytes = 2 * tileBytes;
-  assert(step == kOwnRows && "own rows fit into a stage");
-  stages = code.shared(2 * stageBytes + (ofRows ? 0 : 2 * step * kNumberBytes),
-                       kSwizzleBytes);
-  numbersAt = code.advance(stages, 2 * stageBytes);
+  int64_t stageBytes = 2 * tileBytes;
+  stages = sharedBytesOfBackward(code.size, ofRows)
+               ? code.launchShared(kSwizzleBytes)
+               : code.shared(bytesOfTiles(code.size, ofRows), kSwizzleBytes);
+  // Own rows that become registers come through the second stage, which the
+  // first tile leaves alone.
+  ownAt = code.advance(stages, inRegisters ? stageBytes : 2 * stageBytes);
+  numbersAt = code.advance(ownAt, stageBytes);
   open();
   Value numbers = code.numbers();
-  // Own rows come through the second stage, which the first tile leaves alone.
-  Value ownAt = code.advance(stages, stageBytes);
   for (int64_t i = 0; i < 2; ++i)
     TileCopy(code, own(i), kOwnRows, /*swizzled=*/true)
         .issue(firstOwn, code.advance(ownAt, i * tileBytes));
@@ -156,17 +191,16 @@ void WarpgroupBackward::run() {
         firstCopy.issue(from, to);
         secondCopy.issue(from, code.advance(to, tileBytes));
         if (!ofRows)
-          copyNumbers(
-              numbers, from,
-              code.advance(numbersAt,
-                           code.divide(stage, 2 * kPanelBytes / kNumberBytes),
-                           1));
+          copyNumbers(numbers, from, numbersOf(stage));
       },
       [&] {
+        // Those that stay are waited for together with the first tile.
+        if (!inRegisters)
+          return;
         code.wait(1);
         code.barrier();
-        first = loadOwn(ownAt);
-        second = loadOwn(code.advance(ownAt, tileBytes));
+        for (int64_t i = 0; i < 2; ++i)
+          ownRows[i] = loadOwn(code.advance(ownAt, i * tileBytes));
       },
       [&](Value at, Value stage, Value kind, Carried carried) {
         return tile(at, stage, kind, carried);

@@ -7,9 +7,10 @@
 //===----------------------------------------------------------------------===//
 //
 // The forward kernel for sm_90a. A block is one warpgroup with one or two times
-// 64 rows, its fragments; q, and twice k and v of a tile, are in shared memory.
-// While the tensor cores compute one fragment's products the warps exponentiate
-// the other's scores:
+// 64 rows, its fragments, or, of heads of 128, two warpgroups with 64 rows
+// each; q, and twice k and v of a tile, are in shared memory. While the tensor
+// cores compute one fragment's products the warps exponentiate the other's
+// scores:
 //
 //   S0 = q0 k^T, S1 = q1 k^T  begin
 //   S0 ends: P0; O0 += P0 v   begins, while S1 is computed
@@ -36,7 +37,7 @@ private:
   Carried overTiles(const State &state) override;
   Carried tile(Value tile, Value stage, Value kind, const Carried &carried);
 
-  Value q, stages; ///< in shared memory
+  Value q, stages; ///< in shared memory; q: the warpgroup's first row
 };
 } // namespace
 
@@ -46,15 +47,15 @@ ForwardEmitter::Carried WarpgroupForward::tile(Value tile, Value stage,
   State state(plan, code.size);
   state.assign(carried);
   Value base = code.advance(stages, stage, 1);
-  WarpgroupTile rows(code, q), keys(code, base),
-      values(code, code.advance(base, plan.step * kPanelBytes));
+  WarpgroupTile rows(code, q, plan.rows()), keys(code, base, plan.step),
+      values(code, code.advance(base, plan.step * code.size * 2), plan.step);
   Value partial = code.isPartial(kind, tile, plan.step);
   SmallVector<SmallVector<Quad>> s(plan.fragments,
                                    SmallVector<Quad>(plan.step / 8));
   for (int64_t f = 0; f < plan.fragments; ++f) {
     WarpgroupProduct scores;
     for (int64_t k = 0; k < code.size / 16; ++k) {
-      scores.tile.push_back(rows.rows(f * kWarpgroupRows, k));
+      scores.tile.push_back(rows.rows(f * plan.rowsOfFragment(), k));
       scores.right.push_back(keys.rows(0, k));
     }
     multiply(code, s[f], scores, /*accumulates=*/false);
@@ -79,13 +80,17 @@ ForwardEmitter::Carried WarpgroupForward::tile(Value tile, Value stage,
 
 ForwardEmitter::Carried WarpgroupForward::overTiles(const State &state) {
   code.ofWarpgroups = true;
-  int64_t tileBytes = plan.step * kPanelBytes, stageBytes = 2 * tileBytes,
-          qBytes = plan.rows() * kPanelBytes;
-  q = code.shared(qBytes + 2 * stageBytes, kSwizzleBytes);
-  stages = code.advance(q, qBytes);
+  int64_t tileBytes = plan.step * code.size * 2, stageBytes = 2 * tileBytes,
+          qBytes = plan.rows() * code.size * 2;
+  Value all = sharedBytesOfForward(plan, code.size)
+                  ? code.launchShared(kSwizzleBytes)
+                  : code.shared(qBytes + 2 * stageBytes, kSwizzleBytes);
+  stages = code.advance(all, qBytes);
   TileCopy(code, code.rowsOf(0), plan.rows(), /*swizzled=*/true)
-      .issue(firstRow, q);
+      .issue(firstRow, all);
   code.commit();
+  q = code.advance(all, code.divide(code.warp, kWarpgroup / kWarp),
+                   kWarpgroupRows * kPanelBytes);
   TileCopy kCopy(code, code.rowsOf(1), plan.step, /*swizzled=*/true);
   TileCopy vCopy(code, code.rowsOf(2), plan.step, /*swizzled=*/true);
   return code.overTiles(
@@ -102,6 +107,11 @@ ForwardEmitter::Carried WarpgroupForward::overTiles(const State &state) {
       [&](Value at, Value stage, Value kind, Carried carried) {
         return tile(at, stage, kind, carried);
       });
+}
+
+int64_t sharedBytesOfForward(const AttentionPlan &plan, int64_t size) {
+  int64_t bytes = (plan.rows() + 4 * plan.step) * size * 2;
+  return bytes > kDeclaredSharedBytes ? bytes + kSwizzleBytes : 0;
 }
 
 void emitWarpgroupForward(AttentionCode &code, const AttentionPlan &plan) {

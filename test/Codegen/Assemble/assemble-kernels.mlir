@@ -1,4 +1,5 @@
 // RUN: mpcomm-opt %s --mpcomm-assemble-kernels="chip=sm_90,sm_80 ptxas=none" | FileCheck %s --check-prefix=PTX
+// RUN: mpcomm-opt %s --mpcomm-assemble-kernels="chip=sm_90a ptxas=none" | FileCheck %s --check-prefix=ONE
 // RUN: not mpcomm-opt %s --mpcomm-assemble-kernels=chip=sm_60 2>&1 | FileCheck %s --check-prefix=OLD
 // RUN: not mpcomm-opt %s --mpcomm-assemble-kernels=chip=fast 2>&1 | FileCheck %s --check-prefix=NAME
 // RUN: not mpcomm-opt %s --mpcomm-assemble-kernels="chip=sm_90 ptxas=/nowhere/ptxas" 2>&1 | FileCheck %s --check-prefix=NOWHERE
@@ -12,6 +13,10 @@
 // PTX: llvm.mlir.constant(80 : i32)
 // PTX: llvm.mlir.constant(90 : i32)
 // PTX-NOT: gpu.module
+
+// The code of sm_90a is for devices of that number.
+// ONE: @mpcomm.image.0("{{.*}}.target sm_90a
+// ONE: llvm.mlir.constant(90 : i32)
 
 // OLD: cannot assemble for chip 'sm_60', expected sm_80, sm_90, sm_90a, sm_100 or another from sm_75 on
 // NAME: cannot assemble for chip 'fast'

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "Inputs"), os.path.join(HERE, "Inputs")]
-from small_models import CASES, EPILOGUES, SOURCES, STEPS, UNITS, WIDE, distance, precision_of, write_sources
+from small_models import CASES, EPILOGUES, SOURCES, STEPS, UNITS, WIDE, distance, on_processor, precision_of, write_sources
 from emulation import Emulator, call
 from programs import read_losses, read_tensors, run
 
@@ -55,7 +55,7 @@ def compare(number, case, step, files, low, emulator):
         lines.append("%s %s: %s products with epilogues" % (model, options, "has" if has else "no"))
         ok = False
     cpu = os.path.join(FOLDER, name + ".cpu.so")
-    emulator.link(call([OPT, step, "--mpcomm-compile=cluster=dgx-h100 " + options]), cpu)
+    emulator.link(call([OPT, step, "--mpcomm-compile=cluster=dgx-h100 " + on_processor(options)]), cpu)
     losses, parameters = train(cpu, name + ".cpu", files, ranks, {})
     precision = precision_of(options)
     for seed in (1, 2):

@@ -10,12 +10,13 @@
 # RUN: %python %s --folder=%t --mpcomm-opt=%mpcomm-opt | FileCheck %s
 # CHECK: | 64 | none | sm_80 | kernel_attention |
 # CHECK: | 128 | causal | sm_100 | kernel_attention_grad_rows |
+# CHECK: | 128 | causal | sm_90a | kernel_attention_grad_rows |
 # CHECK: kernels that spill more than 8 bytes: none
 """Registers, shared memory and spills of the kernels of attention, as ptxas tells them,
 and what their loops over tiles consist of: products, fragments, copies to shared memory of 16
 bytes and of less, powers of two, barriers and all instructions of the PTX. Needs no GPU.
 
-  attention.py [--sizes=64,128] [--chips=sm_80,sm_90,sm_100] [--type=bf16] [--rows=1024]"""
+  attention.py [--sizes=64,128] [--chips=sm_80,sm_90,sm_100,sm_90a] [--type=bf16] [--rows=1024]"""
 
 import argparse
 import os
@@ -28,7 +29,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "Inputs"))
 from commands import assemble  # noqa: E402
 
 COUNTED = {
-    "mma": r"mma\.sync", "ldmatrix": r"ldmatrix", "copies": r"cp\.async\.\w+\.shared\S* .*, 16",
+    "mma": r"mma\.sync", "wgmma": r"wgmma\.mma_async", "ldmatrix": r"ldmatrix", "copies": r"cp\.async\.\w+\.shared\S* .*, 16",
     "narrow": r"cp\.async\.\w+\.shared\S* .*, [48]\b", "ex2": r"ex2", "barriers": r"bar(rier\.cta)?\.sync",
 }  # fmt: skip
 
@@ -62,7 +63,7 @@ def loops(ptx):
             target = re.search(r"\bbra(?:\.uni)?\s+(\$\w+);", line)
             if target and labels.get(target[1], i) < i:
                 span = [x for x in lines[labels[target[1]] : i + 1] if re.match(r"(@!?%\w+\s+)?[a-z]", x)]
-                size = lambda part: (sum("mma.sync" in x for x in part), len(part))
+                size = lambda part: (sum("mma" in x for x in part), len(part))
                 best = max(best, span, key=size)
         found[name] = best
     return found
@@ -71,7 +72,7 @@ def loops(ptx):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--sizes", default="64,128")
-    parser.add_argument("--chips", default="sm_80,sm_90,sm_100")
+    parser.add_argument("--chips", default="sm_80,sm_90,sm_100,sm_90a")
     parser.add_argument("--type", default="bf16")
     parser.add_argument("--rows", type=int, default=1024)
     parser.add_argument("--folder", default=".")
@@ -81,13 +82,15 @@ def main():
     print("| size | mask | chip | kernel | registers | shared bytes | spilled | stack | %s | all |" % " | ".join(COUNTED))
     print("|" + "---|" * (9 + len(COUNTED)))
     for size in map(int, a.sizes.split(",")):
-        for mask in ("none", "causal"):
+        # The kernels of sm_90a are others.
+        chips = {own: [c for c in a.chips.split(",") if (c == "sm_90a") == own] for own in (False, True)}
+        for mask, own in [(mask, own) for mask in ("none", "causal") for own in chips if chips[own]]:
             name = os.path.join(a.folder, "attention-%d-%s" % (size, mask))
             with open(name + ".mlir", "w") as file:
                 file.write(program(a, size, mask != "none"))
             os.makedirs(name, exist_ok=True)
-            passes = ["--mpcomm-generate-gpu-kernels", "--mpcomm-gpu-kernels-to-nvvm",
-                      "--mpcomm-assemble-kernels=chip=%s ptx-directory=%s" % (a.chips, name)]  # fmt: skip
+            passes = ["--mpcomm-generate-gpu-kernels=warpgroups=%d" % own, "--mpcomm-gpu-kernels-to-nvvm",
+                      "--mpcomm-assemble-kernels=chip=%s ptx-directory=%s" % (",".join(chips[own]), name)]  # fmt: skip
             for chip, kernel, use in assemble(a.mpcomm_opt, name + ".mlir", *passes):
                 with open(os.path.join(name, chip + ".ptx")) as file:
                     ptx = file.read()

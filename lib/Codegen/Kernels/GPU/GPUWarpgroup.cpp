@@ -153,7 +153,7 @@ void multiply(TileCode &code, MutableArrayRef<Quad> sums,
     stream << ", $" << right + k << ", " << (k ? "yes" : "adds") << ", 1, 1, "
            << (inRegisters ? "" : "0, ") << (product.isAcross ? 1 : 0) << ";\n";
   }
-  stream << " wgmma.commit_group.sync.aligned;\n}";
+  stream << " wgmma.commit_group.sync.aligned;\n }";
   OpBuilder &b = code.b;
   SmallVector<NamedAttribute> fields;
   auto add = [&](StringRef name, int64_t value) {

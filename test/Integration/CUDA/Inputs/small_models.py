@@ -132,6 +132,9 @@ ADAM = {"gpt": 1e-3, "gpt-tanh": 1e-3, "vit": 1e-3, "lstm": 2e-3, "gru": 2e-3}
 # name: arguments of mpcomm-import, options, ranks, terms of the longest sum
 GPT = ["gpt.py", "-O", "layers=1", "-O", "d=32", "-O", "heads=2", "-O", "ctx=16", "--batch", "2"]
 GPT2 = [word.replace("layers=1", "layers=2") for word in GPT]
+# Heads of 64 and of 128, which warpgroups multiply.
+GPT64 = [word.replace("d=32", "d=128") for word in GPT]
+GPT128 = [word.replace("heads=2", "heads=1") for word in GPT64]
 LSTM = ["lstm.py", "-O", "layers=2", "-O", "d=12", "-O", "hidden=20", "-O", "ctx=9", "--batch", "3"]
 CASES = [
     ("gpt", GPT, "", 1, 256),
@@ -143,6 +146,8 @@ CASES = [
     ("gpt", GPT, "precision=f16 loss-scale=static:128", 1, 13312),
     ("gpt", GPT, "precision=fp8", 1, 13312),
     ("gpt", GPT2, "precision=bf16 mesh=pp:2,dp:1 micro-batches=2 recompute=selective", 2, 13312),
+    ("gpt", GPT64, "precision=bf16 chip=sm_90a", 1, 13312),
+    ("gpt", GPT128, "precision=f16 loss-scale=static:128 chip=sm_90a", 1, 13312),
     ("vit", ["vit.py", "-O", "layers=1", "-O", "d=32", "-O", "heads=2", "--batch", "3"], "precision=bf16", 1, 256),
     ("attend", ["attend.py"], "precision=bf16 precision-file=LOW", 1, 2000),
     ("attend", ["attend.py"], "precision=f16 precision-file=LOW", 1, 2000),
@@ -164,6 +169,11 @@ CASES = [
 
 def precision_of(options):
     return options.partition("precision=")[2].partition(" ")[0] or "none"
+
+
+def on_processor(options):
+    """Options of a case, without the chip that its kernels are for."""
+    return " ".join(word for word in options.split() if not word.startswith("chip="))
 
 
 def write_sources(folder):

@@ -320,6 +320,10 @@ ForwardEmitter::Carried WarpForward::overTiles(const State &state) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
+/// Blocks of a warpgroup, of heads of 64, that a multiprocessor is to have room
+/// for: as many as registers allow without a spill.
+static constexpr int64_t kBlocksOfWarpgroups = 3;
+
 /// As many rows as leave no processor without a block; more rows of a warp read
 /// k and v from shared memory less often, but take registers.
 static AttentionPlan planFor(MemRefType q, const GPULimits &limits) {
@@ -371,6 +375,8 @@ SmallVector<GPUKernel> emitGPUAttention(mprt::AttentionOp op,
   AttentionCode code(op, layouts, alignments, scratch, kernel);
   if (ofWarpgroups) {
     kernel.sharedBytes = sharedBytesOfForward(plan, code.size);
+    if (code.size == kPanel)
+      setLeastBlocks(kernel.function, kBlocksOfWarpgroups);
     emitWarpgroupForward(code, plan);
   } else {
     WarpForward(code, plan).run();

@@ -79,7 +79,7 @@ class Cuda(CudaTest):
                 calls.append({name: int(count) for name, count in map(str.split, file)})
             os.remove(path("calls"))
         each = {name: (count - calls[0].get(name, 0)) / 20 for name, count in calls[1].items()}
-        self.assertGreater(each.pop("cuStreamQuery"), 0)
+        each.pop("cuStreamQuery", 0)  # as long as it takes
         self.assertEqual({name: count for name, count in each.items() if count},
                          {"cuMemcpyHtoDAsync_v2": 1, "cuEventRecord": 1, "cuStreamWaitEvent": 1, "cuMemcpyDtoDAsync_v2": 1,
                           "cuGraphLaunch": 1, "cuMemcpyDtoHAsync_v2": 1})  # fmt: skip

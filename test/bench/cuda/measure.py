@@ -135,7 +135,11 @@ def check(runner, name, precision, terms, peer, limit):
     one = peer if peer in runner.programs else name
     model, batch, _ = runner.programs[one]
     ranks = batch // runner.programs[name][1]
-    losses = lambda which, *options, **more: [line["loss"] for line in runner.run(which, CHECKED_STEPS, *options, batches=CHECKED_STEPS, limit=left(), **more)[0]]
+
+    def losses(which, *options, **more):
+        log, _ = runner.run(which, CHECKED_STEPS, *options, batches=CHECKED_STEPS, limit=left(), **more)
+        return [line["loss"] for line in log]
+
     found = losses(name, "--comm", "shm", ranks=ranks)
     if one == peer:
         wanted = losses(peer)
@@ -276,7 +280,7 @@ def list_cells(a, runner, worker):
         add("prepare", name, 20, bind(runner.prepare, name, 2), alone=False)
     add("device", "", 20, bind(worker.ask, {"job": "device"}))
     for name in both:
-        add("steps", name, 18, bind(step, runner, name))
+        add("steps", name, 18, bind(step, runner, name), limit=150)
     add("attention", "", 20, bind(worker.ask, {"job": "attention"}))
     for name in both:
         add("peers", name + " eager", 12, bind(peer_steps, runner, worker, name, ""))
@@ -316,7 +320,7 @@ def list_cells(a, runner, worker):
         add("peers", name + " default", 30, bind(peer_steps, runner, worker, name, "default"))
     for name in measured:
         if name not in both:
-            add("steps", name, 18, bind(step, runner, name))
+            add("steps", name, 18, bind(step, runner, name), limit=150)
     for name in both:
         if runner.programs[name][0].startswith(JAX):
             job = {"job": "jax", "model": runner.programs[name][0], "batch": runner.programs[name][1]}

@@ -140,9 +140,12 @@ class Runner:
         return [sys.executable, os.path.join(HERE, "peer_jobs.py")]
 
     def peer_environment(self):
-        # JAX would take all memory; compilers share the cores and a cache.
+        # JAX would take all memory; compilers share the cores and a cache, and processes that torch.compile starts find
+        # the modules of models.
+        modules = [HERE, os.path.join(HERE, *[".."] * 4, "docs", "examples"), os.environ.get("PYTHONPATH", "")]
         return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TORCHINDUCTOR_COMPILE_THREADS": "4",
-                "TORCHINDUCTOR_CACHE_DIR": os.path.join(self.work, "inductor"), **os.environ}  # fmt: skip
+                "TORCHINDUCTOR_CACHE_DIR": os.path.join(self.work, "inductor"), **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, modules))}  # fmt: skip
 
     def peer(self, job, limit):
         """A job in a process of its own."""

@@ -31,12 +31,17 @@ namespace mprt {
 /// From where to where bytes go.
 enum class CopyKind : uint8_t { OnDevice, ToDevice, ToHost };
 
+/// What is in a graph: kernels, those of libraries too, copies, fills and, in
+/// `all`, what else the device makes a node of.
+struct GraphNodes {
+  uint64_t all = 0, kernels = 0, copies = 0, fills = 0;
+};
+
 /// Work of a device that is launched as a whole.
 class DeviceGraph {
 public:
   virtual ~DeviceGraph() = default;
-  /// What is in it: launches, copies, zero fills, library calls, waits.
-  virtual uint64_t nodes() const = 0;
+  virtual GraphNodes nodes() const = 0;
 };
 
 class Device {
@@ -120,7 +125,8 @@ public:
   /// From here to `endCapture` work on all program streams is kept instead of
   /// run. Both are called on one thread.
   virtual Error beginCapture() = 0;
-  /// What was kept, or why it could not be; nothing is being captured then.
+  /// What was kept, ready to be launched, or why it could not be; nothing is
+  /// being captured then.
   virtual Expected<std::unique_ptr<DeviceGraph>> endCapture() = 0;
   /// Whether work is being kept.
   virtual bool isCapturing() const = 0;

@@ -71,6 +71,7 @@ struct OnDevice {
     /// Those in it, in order.
     std::vector<const mprt_collective *> collectives;
     Stats stats; ///< of one run
+    bool isReplayed = false;
   };
   std::vector<Step> steps;
   /// How often each entry point was run call by call.

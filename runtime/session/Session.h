@@ -18,6 +18,7 @@
 #define MPCOMM_RUNTIME_SESSION_SESSION_H
 
 #include "files/OutputFile.h"
+#include "session/ReplayTimes.h"
 #include "session/Stepper.h"
 #include "session/adapt/Adaptation.h"
 #include "session/checkpoint/StateKeeper.h"
@@ -314,6 +315,9 @@ private:
   /// Hyperparameters have been set since.
   bool valuesChanged = false;
   const ManifestFunction *lastCalled = nullptr;
+  ReplayTimes replays;
+  /// When the last step had been waited for.
+  uint64_t waitedUntil = 0;
   const ManifestFunction *watchedFunction = nullptr;
   /// All that it takes has a value, and what has one keeps it.
   const ManifestFunction *completeFunction = nullptr;

@@ -37,8 +37,23 @@ Error Session::totals(mpcomm_totals &filled) {
       average(stats.eagerNanoseconds, stats.eagerTimed, 1e-3);
   filled.eager_calls = average(stats.eagerCalls, stats.eagerSteps);
   filled.graph_microseconds =
-      average(stats.graphNanoseconds, stats.graphSteps, 1e-3);
+      average(stats.graphNanoseconds, stats.graphTimed, 1e-3);
   filled.graph_nodes = average(stats.graphNodes, stats.graphSteps);
+  filled.graph_kernels = average(stats.graphKernels, stats.graphSteps);
+  filled.graph_copies = average(stats.graphCopies, stats.graphSteps);
+  filled.graph_fills = average(stats.graphFills, stats.graphSteps);
+  filled.first_launch_microseconds = average(
+      stats.firstLaunchNanoseconds, stats.graphSteps - stats.graphTimed, 1e-3);
+  filled.replay_inputs_microseconds =
+      replays.medianMicroseconds(&ReplayTime::inputs);
+  filled.replay_launch_microseconds =
+      replays.medianMicroseconds(&ReplayTime::launch);
+  filled.replay_wait_microseconds =
+      replays.medianMicroseconds(&ReplayTime::wait);
+  filled.replay_rest_microseconds =
+      replays.medianMicroseconds(&ReplayTime::rest);
+  filled.replay_idle_microseconds =
+      replays.medianMicroseconds(&ReplayTime::idle);
   deviceName = rank->device().describe();
   graphNote = rank->context().graphNote();
   filled.device_name = deviceName.c_str();

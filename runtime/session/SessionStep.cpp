@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 using namespace mprt;
 
@@ -169,6 +170,7 @@ Error Session::step(std::span<const mpcomm_array> batch, bool isFed,
   if (!next.empty())
     if (auto matched = matchBatch(*function, next); !matched)
       return matched.error();
+  uint64_t fed = nowNanoseconds();
   if (!(isFed && fedStep == steps)) {
     fedStep.reset();
     if (Error error =
@@ -186,9 +188,12 @@ Error Session::step(std::span<const mpcomm_array> batch, bool isFed,
   // Collectives of evaluations are not the step's.
   if (adaptation)
     (void)rank->context().takeCollectiveTimes();
-  double exposedBefore = rank->context().stats().exposedSeconds();
+  Stats before = rank->context().stats();
+  uint64_t called = nowNanoseconds();
+  ReplayTime time{.inputs = called - fed};
   if (Error error = stepper->call(binding, pointers))
     return callFailed(error);
+  uint64_t returned = nowNanoseconds();
   lastCalled = function;
   const ManifestFunction *pending = find(ManifestFunction::applyPending);
   hasPending = pending && pending->isApplyPending();
@@ -202,19 +207,28 @@ Error Session::step(std::span<const mpcomm_array> batch, bool isFed,
     fedStep = steps + 1;
     valuesChanged = false;
   }
+  time.inputs += stepper->placingNanoseconds() + nowNanoseconds() - returned;
   Expected<StepOutcome> outcome = stepper->read();
   if (!outcome)
     return callFailed(outcome.error());
+  uint64_t waitedBefore = std::exchange(waitedUntil, nowNanoseconds());
   ++steps;
   if (Error error =
           gatherNonFinite(manifestOf(), *rank, outcome->lossScale.nonFinite))
     return failed(error);
   fill(*outcome, result);
   result.milliseconds = 1e-6 * double(nowNanoseconds() - begin);
+  Stats spent = rank->context().stats() - before;
+  if (spent.graphTimed) {
+    time.launch = spent.graphLaunchNanoseconds;
+    time.wait = spent.deviceNanoseconds;
+    time.idle = returned - waitedBefore;
+    time.rest = nowNanoseconds() - begin;
+    time.rest -= std::min(time.rest, time.inputs + time.launch + time.wait);
+    replays.add(time);
+  }
   result.exposed_milliseconds =
-      isAsynchronous
-          ? -1
-          : 1e3 * (rank->context().stats().exposedSeconds() - exposedBefore);
+      isAsynchronous ? -1 : 1e3 * spent.exposedSeconds();
   emit(MPCOMM_EVENT_STEP, "", result.loss, result.milliseconds,
        result.exposed_milliseconds);
   return noteStep(1e-3 * result.milliseconds,

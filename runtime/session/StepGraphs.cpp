@@ -80,17 +80,30 @@ static mprt_status runGraph(State &state, OnDevice::Step &step) {
     state.flight->start(number);
     on.flights.push_back(number);
   }
+  uint64_t launched = nowNanoseconds();
   if (Error error = state.device->launchGraph(*step.graph)) {
     auto guard = state.lock();
     return state.fail(error);
   }
+  launched = nowNanoseconds() - launched;
+  GraphNodes nodes = step.graph->nodes();
   ++state.stats.graphSteps;
-  state.stats.graphNodes += step.graph->nodes();
+  state.stats.graphNodes += nodes.all;
+  state.stats.graphKernels += nodes.kernels;
+  state.stats.graphCopies += nodes.copies;
+  state.stats.graphFills += nodes.fills;
   state.stats.launches += step.stats.launches;
   state.stats.gemms += step.stats.gemms;
   state.stats.collectives += step.stats.collectives;
   state.stats.collectiveBytes += step.stats.collectiveBytes;
-  state.stats.graphNanoseconds += threadNanoseconds() - begin;
+  if (step.isReplayed) {
+    ++state.stats.graphTimed;
+    state.stats.graphLaunchNanoseconds += launched;
+    state.stats.graphNanoseconds += threadNanoseconds() - begin;
+  } else {
+    state.stats.firstLaunchNanoseconds += launched;
+  }
+  step.isReplayed = true;
   return state.status;
 }
 
@@ -349,8 +362,10 @@ void mprt::synchronize(State &state) {
         state.wait(MPRT_COMM_STREAM(i), state.streams[i]->end());
   };
   waitForQueues(false);
+  uint64_t begin = nowNanoseconds();
   for (uint32_t stream = 0; stream <= state.device->programStreams(); ++stream)
     waitForStream(state, stream);
+  state.stats.deviceNanoseconds += nowNanoseconds() - begin;
   waitForQueues(true);
   if (state.failed())
     return;

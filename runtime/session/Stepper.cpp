@@ -11,6 +11,8 @@
 
 #include "session/Stepper.h"
 
+#include "support/Trace.h"
+
 using namespace mprt;
 
 void Stepper::storeScalars(
@@ -31,8 +33,10 @@ void Stepper::storeScalars(
 }
 
 Error Stepper::call(Binding &binding, const std::vector<void *> &pointers) {
+  uint64_t begin = nowNanoseconds();
   if (Error error = device->placeInputs())
     return error;
+  placing = nowNanoseconds() - begin;
   mprt_entry entry = program->entryOf(*binding.function);
   int32_t status =
       rank->context().call(entry, pointers.data(), pointers.size(), arena);

@@ -50,6 +50,9 @@ public:
   /// when this returns, until `read`.
   Error call(Binding &binding, const std::vector<void *> &pointers);
 
+  /// What the last call spent on putting its inputs in their place.
+  uint64_t placingNanoseconds() const { return placing; }
+
   /// From here on `read` is of that function. Takes note of the loss scale,
   /// if it trains: call it again when the state was changed otherwise.
   void watch(const ManifestFunction &function, bool isTraining);
@@ -62,6 +65,7 @@ private:
   RankState *state;
   DeviceState *device;
   void *arena;
+  uint64_t placing = 0;
   std::optional<size_t> lossSlot;
   std::vector<size_t> metricSlots;
   std::optional<LossScaleWatch> lossScale;

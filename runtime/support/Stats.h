@@ -28,18 +28,27 @@ struct Stats {
   uint64_t collectives = 0;
   /// Payload of the collectives: count x size of the type, on this rank.
   uint64_t collectiveBytes = 0;
-  /// Of an asynchronous device: steps that were run call by call, but for the first of each
-  /// entry point, and what their calls put on its streams; of those that did
-  /// not wait for staged collectives their number and the processor time that
-  /// they took on the calling thread.
+  /// Of an asynchronous device: steps that were run call by call, but for the
+  /// first of each entry point, and what their calls put on its streams; of
+  /// those that did not wait for staged collectives their number and the
+  /// processor time that they took on the calling thread.
   uint64_t eagerSteps = 0;
   uint64_t eagerCalls = 0;
   uint64_t eagerTimed = 0;
   uint64_t eagerNanoseconds = 0;
-  /// The same of steps that were run as a graph, which is one call.
+  /// The same of steps that were run as a graph, which is one call; times are
+  /// of all but the first replay of each graph. `graphLaunchNanoseconds` is the
+  /// launch alone, by the clock.
   uint64_t graphSteps = 0;
-  uint64_t graphNodes = 0;
+  uint64_t graphNodes = 0, graphKernels = 0, graphCopies = 0, graphFills = 0;
+  uint64_t graphTimed = 0;
   uint64_t graphNanoseconds = 0;
+  uint64_t graphLaunchNanoseconds = 0;
+  /// Of the first replays.
+  uint64_t firstLaunchNanoseconds = 0;
+  /// Time in which the calling thread waited until an asynchronous device was
+  /// done.
+  uint64_t deviceNanoseconds = 0;
 
   /// What communication cost the compute stream: waited and progressed.
   double exposedSeconds() const {
@@ -60,7 +69,14 @@ struct Stats {
     d.eagerNanoseconds -= before.eagerNanoseconds;
     d.graphSteps -= before.graphSteps;
     d.graphNodes -= before.graphNodes;
+    d.graphKernels -= before.graphKernels;
+    d.graphCopies -= before.graphCopies;
+    d.graphFills -= before.graphFills;
+    d.graphTimed -= before.graphTimed;
     d.graphNanoseconds -= before.graphNanoseconds;
+    d.graphLaunchNanoseconds -= before.graphLaunchNanoseconds;
+    d.firstLaunchNanoseconds -= before.firstLaunchNanoseconds;
+    d.deviceNanoseconds -= before.deviceNanoseconds;
     return d;
   }
 };

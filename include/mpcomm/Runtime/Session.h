@@ -706,12 +706,23 @@ typedef struct {
                             * its own memory; 0 on the host                  */
   double exposed_milliseconds; /* in all, waited for communication           */
   /* Where a device computes, what a step costs the calling thread: in
-   * microseconds call by call and as a graph, and of how many calls, or nodes
-   * of the graph, it is; 0: there was no such step. */
+   * microseconds of processor time call by call and as a graph (but for the
+   * first replay of each graph), and of how many calls, or nodes of the graph,
+   * it is; 0: there was no such step. */
   double eager_microseconds, eager_calls, graph_microseconds, graph_nodes;
   const char *device_name; /* as the device describes itself                 */
   const char *graph_note;  /* why steps are no graphs; "": they are, or need
                             * not be                                         */
+  /* Nodes of the graph by kind; kernels are those of libraries, too. */
+  double graph_kernels, graph_copies, graph_fills;
+  /* The device's launch of a graph, the first of each; and of later replays, as
+   * medians of the last 64, what the calling thread spends by the clock:
+   * storing and sending inputs, launching, waiting for the device, all else;
+   * and from the end of a step's wait to the end of the next one's launch, when
+   * the device is idle. */
+  double first_launch_microseconds, replay_inputs_microseconds,
+      replay_launch_microseconds, replay_wait_microseconds,
+      replay_rest_microseconds, replay_idle_microseconds;
 } mpcomm_totals;
 
 /* The strings are valid until the next call of the session. */

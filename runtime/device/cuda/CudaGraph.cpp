@@ -8,11 +8,17 @@
 // A capture begins on the compute stream; the communicators' streams fork from
 // it and are joined again at the end, whether or not the program used them. It
 // is of this thread alone: what other threads do at that time is not looked at.
+// A graph is uploaded when it has been made, so that its first launch costs the
+// host as little as the others. MPRT_GRAPH_DOT=file writes each graph to
+// file.N.dot, with the names of its kernels.
 //
 //===----------------------------------------------------------------------===//
 
 #include "device/cuda/CudaDevice.h"
 #include "support/Trace.h"
+
+#include <cstdio>
+#include <cstdlib>
 
 using namespace mprt;
 using namespace mprt::cuda;
@@ -21,17 +27,59 @@ namespace {
 
 class CudaGraph : public DeviceGraph {
 public:
-  CudaGraph(const Driver &driver, CUgraphExec executable, uint64_t nodeCount)
-      : driver(driver), executable(executable), nodeCount(nodeCount) {}
+  CudaGraph(const Driver &driver, CUgraphExec executable,
+            const GraphNodes &counts)
+      : driver(driver), executable(executable), counts(counts) {}
   ~CudaGraph() override { driver.cuGraphExecDestroy(executable); }
-  uint64_t nodes() const override { return nodeCount; }
+  GraphNodes nodes() const override { return counts; }
 
   const Driver &driver;
   CUgraphExec executable;
-  uint64_t nodeCount;
+  GraphNodes counts;
 };
 
 } // namespace
+
+/// Writes a graph where the environment asks for that. What fails here is no
+/// failure of the step.
+static void writeGraph(const Driver &driver, CUgraph graph) {
+  const char *file = std::getenv("MPRT_GRAPH_DOT");
+  if (!file || !*file)
+    return;
+  static std::atomic<unsigned> written{0};
+  std::string path = file + ("." + std::to_string(written++)) + ".dot";
+  if (Error error = driver.check(
+          driver.cuGraphDebugDotPrint(graph, path.c_str(),
+                                      CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE),
+          "cuGraphDebugDotPrint"))
+    std::fprintf(stderr, "MPRT_GRAPH_DOT: %s: %s\n", path.c_str(),
+                 error.message().c_str());
+}
+
+static Expected<GraphNodes> countNodes(const Driver &driver, CUgraph graph) {
+  size_t count = 0;
+  if (Error error = driver.check(driver.cuGraphGetNodes(graph, nullptr, &count),
+                                 "cuGraphGetNodes"))
+    return error;
+  std::vector<CUgraphNode> nodes(count);
+  if (count)
+    if (Error error =
+            driver.check(driver.cuGraphGetNodes(graph, nodes.data(), &count),
+                         "cuGraphGetNodes"))
+      return error;
+  GraphNodes counts;
+  for (CUgraphNode node : nodes) {
+    int type = -1;
+    if (Error error = driver.check(driver.cuGraphNodeGetType(node, &type),
+                                   "cuGraphNodeGetType"))
+      return error;
+    ++counts.all;
+    counts.kernels += type == CU_GRAPH_NODE_TYPE_KERNEL;
+    counts.copies += type == CU_GRAPH_NODE_TYPE_MEMCPY;
+    counts.fills += type == CU_GRAPH_NODE_TYPE_MEMSET;
+  }
+  return counts;
+}
 
 Error CudaDevice::beginCapture() {
   if (Error error = enter())
@@ -67,11 +115,16 @@ Expected<std::unique_ptr<DeviceGraph>> CudaDevice::endCapture() {
     failure = ended;
   if (!failure && !graph)
     failure = Error(MPRT_INTERNAL, "cuStreamEndCapture: there is no graph");
-  size_t count = 0;
+  GraphNodes counts;
   CUgraphExec executable = nullptr;
-  if (!failure)
-    failure = check(driver.cuGraphGetNodes(graph, nullptr, &count),
-                    "cuGraphGetNodes");
+  if (!failure) {
+    Expected<GraphNodes> counted = countNodes(driver, graph);
+    if (counted)
+      counts = *counted;
+    else
+      failure = counted.error();
+    writeGraph(driver, graph);
+  }
   // Else all of it has the priority of the compute stream.
   if (!failure)
     failure = check(
@@ -82,8 +135,11 @@ Expected<std::unique_ptr<DeviceGraph>> CudaDevice::endCapture() {
     driver.cuGraphDestroy(graph);
   if (failure)
     return failure;
-  return std::unique_ptr<DeviceGraph>(
-      std::make_unique<CudaGraph>(driver, executable, count));
+  auto made = std::make_unique<CudaGraph>(driver, executable, counts);
+  if (Error error =
+          check(driver.cuGraphUpload(executable, streams[0]), "cuGraphUpload"))
+    return error;
+  return std::unique_ptr<DeviceGraph>(std::move(made));
 }
 
 Error CudaDevice::launchGraph(DeviceGraph &graph) {

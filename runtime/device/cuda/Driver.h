@@ -69,6 +69,12 @@ enum : unsigned {
 enum : int { CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1 };
 enum : int { CU_STREAM_CAPTURE_STATUS_NONE = 0 };
 enum : unsigned { CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8 };
+enum : unsigned { CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE = 1 };
+enum : int {
+  CU_GRAPH_NODE_TYPE_KERNEL = 0,
+  CU_GRAPH_NODE_TYPE_MEMCPY = 1,
+  CU_GRAPH_NODE_TYPE_MEMSET = 2
+};
 
 /// X(member, symbol, parameters) for each function.
 #define MPRT_CUDA_SYMBOLS(X)                                                   \
@@ -148,8 +154,12 @@ enum : unsigned { CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8 };
     (float *milliseconds, CUevent begin, CUevent end))                         \
   X(cuGraphGetNodes, cuGraphGetNodes,                                          \
     (CUgraph graph, CUgraphNode * nodes, size_t *count))                       \
+  X(cuGraphNodeGetType, cuGraphNodeGetType, (CUgraphNode node, int *type))     \
+  X(cuGraphDebugDotPrint, cuGraphDebugDotPrint,                                \
+    (CUgraph graph, const char *path, unsigned flags))                         \
   X(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags,                  \
     (CUgraphExec * executable, CUgraph graph, unsigned long long flags))       \
+  X(cuGraphUpload, cuGraphUpload, (CUgraphExec executable, CUstream stream))   \
   X(cuGraphLaunch, cuGraphLaunch, (CUgraphExec executable, CUstream stream))   \
   X(cuGraphExecDestroy, cuGraphExecDestroy, (CUgraphExec executable))          \
   X(cuGraphDestroy, cuGraphDestroy, (CUgraph graph))

@@ -45,7 +45,9 @@ RankState::create(const std::vector<const ManifestFunction *> &functions,
   for (const ManifestFunction *function : functions) {
     Binding binding;
     binding.function = function;
+    std::map<std::string_view, const ManifestArgument *> own;
     for (const ManifestArgument &argument : function->arguments) {
+      own[argument.name] = &argument;
       if (argument.copyOf)
         copies[argument.name] = *argument.copyOf;
       auto [found, isNew] =
@@ -74,6 +76,11 @@ RankState::create(const std::vector<const ManifestFunction *> &functions,
       slot.range = rangeOf(result, rank);
       binding.results.push_back(state.slots.size());
       state.slots.push_back(std::move(slot));
+      auto argument = own.find(result.name);
+      if (isState(result.role) && argument != own.end() &&
+          argument->second->bytes == result.bytes)
+        binding.traded.push_back(
+            {byName.at(result.name), binding.results.back()});
     }
     state.bindings.push_back(std::move(binding));
   }
@@ -159,23 +166,11 @@ void RankState::useInputs(char *inputs) {
 }
 
 void RankState::adoptResults(Binding &binding) {
-  bool traded = false;
-  const ManifestFunction &function = *binding.function;
-  for (size_t i = 0; i < function.results.size(); ++i) {
-    const ManifestResult &result = function.results[i];
-    if (result.argument || !isState(result.role))
-      continue;
-    for (size_t j = 0; j < function.arguments.size(); ++j)
-      if (function.arguments[j].name == result.name &&
-          function.arguments[j].bytes == result.bytes) {
-        std::swap(slots[binding.arguments[j]].data,
-                  slots[binding.results[i]].data);
-        std::swap(slots[binding.arguments[j]].device,
-                  slots[binding.results[i]].device);
-        traded = true;
-      }
+  for (auto [argument, result] : binding.traded) {
+    std::swap(slots[argument].data, slots[result].data);
+    std::swap(slots[argument].device, slots[result].device);
   }
-  if (traded)
+  if (!binding.traded.empty())
     refresh();
 }
 

@@ -71,6 +71,9 @@ struct StateTensor : TensorToWrite {
 struct Binding {
   const ManifestFunction *function = nullptr;
   std::vector<size_t> arguments, results;
+  /// Slots of arguments, and of the results in buffers of their own that are
+  /// these arguments in the next call.
+  std::vector<std::pair<size_t, size_t>> traded;
   /// What the entry point is called with; kept current by RankState.
   std::vector<void *> pointers;
 };

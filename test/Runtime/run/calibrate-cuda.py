@@ -1,5 +1,6 @@
 # RUN: env MPRT_CUDA_LIBRARY=%mpcomm_obj_root/test/lib/FakeCuda/libcuda.so.1 \
 # RUN:   MPRT_CUBLASLT_LIBRARY=%mpcomm_obj_root/test/lib/FakeCuda/libcublasLt.so.13 \
+# RUN:   MPRT_CUDNN_LIBRARY=%mpcomm_obj_root/test/lib/FakeCuda/libcudnn.so.9 \
 # RUN:   MPRT_NCCL_LIBRARY=%mpcomm_obj_root/test/lib/FakeNccl/FakeNccl/libnccl.so.2 \
 # RUN:   %python %s %mpcomm-run %cc %mprt_include %t.dir
 #
@@ -40,12 +41,19 @@ class CalibrateCuda(CalibrateTest):
             device = json.load(file)["device"]
         self.assertRegex(device["name"], r"Fake.*sm_90")
         self.assertEqual(device["memory_bytes"], 64 << 20)
+        self.efficiency = device.get("efficiency", {})
+        for share in self.efficiency.values():
+            self.assertTrue(0 < share <= 1, share)
         return found
 
     def test_one_rank(self):
         found, _ = self.calibrate(1)
         self.assertEqual(found, set())
         counts = self.counts()
+        # Of each shape, forward and both gradients.
+        self.assertEqual(set(self.efficiency), {"product", "convolution"})
+        for call in "Forward", "BackwardData", "BackwardFilter":
+            self.assertGreater(counts["cudnnConvolution" + call], 6 * 4 * 6)
         # Launches are measured as steps are run.
         self.assertGreater(counts["cuGraphLaunch"], 5)
         self.assertGreater(counts["cublasLtMatmul"], 100)
@@ -57,6 +65,11 @@ class CalibrateCuda(CalibrateTest):
         self.assertEqual(max(blocks, key=blocks.get), max(blocks))
         # One of the four types is tried at 64 at least, and each layout is.
         self.assertGreaterEqual(counts["cublasLtMatmulAlgoGetHeuristic"], 12)
+
+    def test_without_cudnn(self):
+        with environment(MPRT_CUDNN_LIBRARY="/nowhere/libcudnn.so"):
+            self.calibrate(1)
+        self.assertEqual(set(self.efficiency), {"product"})
 
     def test_two_ranks(self):
         found, _ = self.calibrate(2)

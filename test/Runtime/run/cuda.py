@@ -46,7 +46,13 @@ class Cuda(CudaTest):
                     self.compare(log, losses)
                     # Zero, backward, copy, update; the bucket is not traded.
                     self.assertRegex(outcome.out, r"launches per step +1 graph of 4 nodes, 4 calls before")
+                    self.assertRegex(outcome.out, r" of its nodes +2 kernels, 1 copies, 1 fills\n")
                     self.assertRegex(outcome.out, r"host time per step +[\d.]+ us as a graph, [\d.]+ us call")
+                    parts = re.search(r" of a replay +launch ([\d.]+) us \(first ([\d.]+) us\), inputs ([\d.]+) us, "
+                                      r"wait ([\d.]+) us, rest ([\d.]+) us; device idle ([\d.]+) us\n", outcome.out)  # fmt: skip
+                    launch, first, inputs, wait, _, idle = map(float, parts.groups())
+                    self.assertGreater(min(launch, first, inputs, wait), 0)
+                    self.assertGreater(idle, launch)
                     self.assertNotIn("note:", outcome.out)
 
     def test_graph_calls(self):
@@ -58,9 +64,45 @@ class Cuda(CudaTest):
                 calls = dict(line.split() for line in file)
             os.remove(path("calls"))
             self.assertEqual(int(calls["cuGraphInstantiateWithFlags"]), sets)
+            self.assertEqual(int(calls["cuGraphUpload"]), sets)
             self.assertEqual(int(calls["cuGraphLaunch"]), 18)
             # The eager steps and the captured ones.
             self.assertEqual(int(calls["cuLaunchKernel"]), 2 * (2 + sets))
+
+    def test_calls_of_a_replay(self):
+        """What a step costs the driver: a copy to the device and its event, their place, the launch, the loss."""
+        calls = []
+        for steps in 20, 40:
+            with environment(MPFAKE_LOG=path("calls")):
+                self.train("alone.so", "--steps", steps)
+            with open(path("calls")) as file:
+                calls.append({name: int(count) for name, count in map(str.split, file)})
+            os.remove(path("calls"))
+        each = {name: (count - calls[0].get(name, 0)) / 20 for name, count in calls[1].items()}
+        each.pop("cuStreamQuery", 0)  # as long as it takes
+        self.assertEqual({name: count for name, count in each.items() if count},
+                         {"cuMemcpyHtoDAsync_v2": 1, "cuEventRecord": 1, "cuStreamWaitEvent": 1, "cuMemcpyDtoDAsync_v2": 1,
+                          "cuGraphLaunch": 1, "cuMemcpyDtoHAsync_v2": 1})  # fmt: skip
+
+    def test_graphs_are_written(self):
+        with environment(MPRT_GRAPH_DOT=path("g")):
+            self.train("alone.so", "--steps", 5)
+        with open(path("g.0.dot")) as file:
+            text = file.read()
+        self.assertEqual(re.findall(r'label="(\w+)"', text).count("update"), 1, text)
+        # What cannot be written changes nothing.
+        with environment(MPRT_GRAPH_DOT="/nowhere/g"):
+            outcome = run(path("alone.so"), *self.common, "--steps", 5)
+        self.assertEqual(outcome.code, 0, str(outcome))
+        self.assertIn("1 graph of 4 nodes", outcome.out)
+        self.assertIn("MPRT_GRAPH_DOT: /nowhere/g.0.dot: cuGraphDebugDotPrint: CUDA_ERROR_INVALID_VALUE", outcome.err)
+
+    def test_kernels_that_do_nothing(self):
+        """The driver is called as often as by kernels that compute."""
+        with environment(MPFAKE_EMPTY=1):
+            log, outcome = self.train("alone.so", "--steps", 5)
+        self.assertEqual({entry["loss"] for entry in log}, {0.0})
+        self.assertIn("1 graph of 4 nodes, 4 calls before", outcome.out)
 
     def test_no_graph(self):
         losses, _, _ = twin(self.samples, 16, 20)

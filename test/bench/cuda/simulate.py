@@ -8,19 +8,22 @@
 # ===----------------------------------------------------------------------=== #
 # REQUIRES: compiler, torch, long
 # RUN: rm -rf %t && mkdir %t
-# RUN: %python %s --bin=%mpcomm_obj_root/bin --folder=%t --programs=gpt-check-bf16 --ranks=1,8 | FileCheck %s
-# CHECK: | gpt-check-bf16 | 1 |
+# RUN: echo '{"cells": {"steps/gpt-check-bf16": {"value": {"ms": 0.5}}}}' > %t/results.json
+# RUN: %python %s --bin=%mpcomm_obj_root/bin --folder=%t --programs=gpt-check-bf16 --ranks=1,8 \
+# RUN:   --measured=%t/results.json | FileCheck %s
+# CHECK: | gpt-check-bf16 | 1 |{{.*}} | 0.5 | {{[+-][0-9.]+}} % |
 # CHECK: | gpt-check-bf16 | 8 |
 # CHECK: Assumptions
 """What a step would take on N GPUs: each program of pack.py, compiled for N ranks of
 a cluster and simulated.
 
   simulate.py [--ranks=1,8,1024] [--cluster=dgx-h100] [--device=cluster.json]
-              [--profile=NAME=profile.json ...] [--programs=NAME,...]
+              [--profile=NAME=profile.json ...] [--programs=NAME,...] [--measured=results.json]
 
 --device takes rates of products, memory and launches from a file that
 mpcomm-run --calibrate wrote on one GPU; links, and what is not in it, are the
-cluster's. --profile takes what each kernel took in a run of program NAME."""
+cluster's. --profile takes what each kernel took in a run of program NAME. --measured lists the
+steps that measure.py has timed on one GPU beside the prediction."""
 
 import argparse
 import json
@@ -51,6 +54,18 @@ def cluster_file(a):
     return path
 
 
+def measured_steps(path):
+    """ms by program, of one or of several runs in a file, the last of which counts."""
+    with open(path) as file:
+        results = json.load(file)
+    steps = {}
+    for run in results.values():
+        steps.update(run.get("steps", {}) if isinstance(run, dict) else {})
+    steps.update({key[len("steps/") :]: cell["value"] for key, cell in results.get("cells", {}).items()
+                  if key.startswith("steps/") and "value" in cell})  # fmt: skip
+    return {name: step["ms"] for name, step in steps.items()}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", default="1,8,1024")
@@ -58,6 +73,7 @@ def main():
     parser.add_argument("--device")
     parser.add_argument("--profile", action="append", default=[])
     parser.add_argument("--programs", default="gpt2-small-bf16,gpt2-medium-bf16,resnet50-bf16")
+    parser.add_argument("--measured")
     parser.add_argument("--folder", help="for what is compiled; else a temporary one")
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "release", "bin"))
     a = parser.parse_args()
@@ -69,8 +85,9 @@ def main():
 def print_table(a):
     cluster = cluster_file(a)
     profiles = dict(p.split("=", 1) for p in a.profile)
-    print("| program | GPUs | samples a step | ms | compute ms | exposed ms | samples/s | efficiency |")
-    print("|---|---|---|---|---|---|---|---|")
+    measured = measured_steps(a.measured) if a.measured else {}
+    print("| program | GPUs | samples a step | ms | compute ms | exposed ms | samples/s | efficiency | measured, ms | off by |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for name in a.programs.split(","):
         model, batch, options = PROGRAMS[name]
         step = import_step(a, name, model, batch)
@@ -84,9 +101,10 @@ def print_table(a):
                        for label in ("step", "compute", "exposed")}  # fmt: skip
             rate = batch * ranks / seconds["step"]
             alone = alone or rate / ranks
-            print("| %s | %d | %d | %.2f | %.2f | %.2f | %.0f | %.1f %% |" % (
-                name, ranks, batch * ranks, seconds["step"] * 1e3, seconds["compute"] * 1e3, seconds["exposed"] * 1e3,
-                rate, 100 * rate / ranks / alone))  # fmt: skip
+            ms, seen = seconds["step"] * 1e3, measured.get(name) if ranks == 1 else None
+            print("| %s | %d | %d | %.2f | %.2f | %.2f | %.0f | %.1f %% | %s |" % (
+                name, ranks, batch * ranks, ms, seconds["compute"] * 1e3, seconds["exposed"] * 1e3,
+                rate, 100 * rate / ranks / alone, "%.1f | %+.1f %%" % (seen, 100 * (ms / seen - 1)) if seen else "|"))  # fmt: skip
             sys.stdout.flush()
         os.remove(step)
     print("""

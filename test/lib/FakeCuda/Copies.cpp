@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FakeCuda.h"
 #include "State.h"
 
 #include <cstring>
@@ -165,6 +166,8 @@ static CUresult fill(Stream &stream, const char *name, CUdeviceptr to, T value,
   work.name = name;
   work.touched = {{to, bytes}};
   work.run = [at = state().memory.translate(to), value, count] {
+    if (!mpfake_computes())
+      return CUDA_SUCCESS;
     for (size_t i = 0; i < count; ++i)
       std::memcpy(at + i * sizeof(T), &value, sizeof(T));
     return CUDA_SUCCESS;

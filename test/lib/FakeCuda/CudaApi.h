@@ -130,6 +130,12 @@
   F(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)                                    \
   F(CU_STREAM_CAPTURE_MODE_RELAXED, 2)                                         \
   F(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, 8)                          \
+  F(CU_GRAPH_NODE_TYPE_KERNEL, 0)                                              \
+  F(CU_GRAPH_NODE_TYPE_MEMCPY, 1)                                              \
+  F(CU_GRAPH_NODE_TYPE_MEMSET, 2)                                              \
+  F(CU_GRAPH_NODE_TYPE_HOST, 3)                                                \
+  F(CU_GRAPH_NODE_TYPE_EMPTY, 5)                                               \
+  F(CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE, 1)                                       \
   F(CU_MEMHOSTALLOC_PORTABLE, 1)                                               \
   F(CU_MEMHOSTALLOC_DEVICEMAP, 2)                                              \
   F(CU_MEMHOSTALLOC_WRITECOMBINED, 4)                                          \
@@ -144,7 +150,7 @@
 #ifndef FAKE_CUDA_REAL_TYPES
 typedef int CUresult, CUdevice, CUdevice_attribute, CUfunction_attribute,
     CUpointer_attribute, CUjit_option, CUstreamCaptureMode,
-    CUstreamCaptureStatus, CUmemPool_attribute;
+    CUstreamCaptureStatus, CUmemPool_attribute, CUgraphNodeType;
 typedef unsigned long long CUdeviceptr;
 typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
@@ -279,6 +285,8 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph);
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status);
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode);
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count);
+CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type);
+CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned flags);
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
                                      unsigned long long flags);
 CUresult cuGraphUpload(CUgraphExec exec, CUstream stream);

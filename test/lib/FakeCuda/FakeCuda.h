@@ -58,6 +58,8 @@ void mpfake_elapse(uint64_t microseconds);
 /// 1 if all bytes belong to one live allocation of a device, or to pinned host
 /// memory.
 int mpfake_covers(const void *pointer, size_t bytes);
+/// 0 where MPFAKE_EMPTY asks that enqueued computations do nothing.
+int mpfake_computes(void);
 
 //===----------------------------------------------------------------------===//
 // Emulated kernels

@@ -8,6 +8,8 @@
 #include "State.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <string_view>
 
 using namespace fake;
 
@@ -145,10 +147,57 @@ CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode *nodes, size_t *count) {
   if (!count)
     return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; nodes && i < *count; ++i)
-    nodes[i] = i < graph->nodes.size() ? reinterpret_cast<CUgraphNode>(i + 1)
-                                       : nullptr;
+    nodes[i] = i < graph->nodes.size()
+                   ? reinterpret_cast<CUgraphNode>(&graph->nodes[i])
+                   : nullptr;
   if (!nodes || *count > graph->nodes.size())
     *count = graph->nodes.size();
+  return CUDA_SUCCESS;
+}
+
+/// By what enqueued it.
+static int typeOf(const Graph::GraphNode &node) {
+  std::string_view name = node.work->name;
+  if (node.work->kind == Work::Host)
+    return CU_GRAPH_NODE_TYPE_HOST;
+  if (node.work->kind != Work::Device)
+    return CU_GRAPH_NODE_TYPE_EMPTY;
+  return name.starts_with("cuMemcpy")   ? CU_GRAPH_NODE_TYPE_MEMCPY
+         : name.starts_with("cuMemset") ? CU_GRAPH_NODE_TYPE_MEMSET
+                                        : CU_GRAPH_NODE_TYPE_KERNEL;
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type) {
+  FAKE_ENTER(cuGraphNodeGetType, Current);
+  if (!type)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (const auto &[handle, graph] : state().graphs)
+    for (const Graph::GraphNode &known : graph->nodes)
+      if (reinterpret_cast<CUgraphNode>(
+              const_cast<Graph::GraphNode *>(&known)) == node) {
+        *type = CUgraphNodeType(typeOf(known));
+        return CUDA_SUCCESS;
+      }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphDebugDotPrint(CUgraph handle, const char *path, unsigned) {
+  FAKE_ENTER(cuGraphDebugDotPrint, Current);
+  std::shared_ptr<Graph> graph = state().graphs.find(handle);
+  if (!graph)
+    return CUDA_ERROR_INVALID_HANDLE;
+  std::FILE *file = path ? std::fopen(path, "w") : nullptr;
+  if (!file)
+    return CUDA_ERROR_INVALID_VALUE;
+  std::fprintf(file, "digraph dot {\n");
+  for (size_t i = 0; i < graph->nodes.size(); ++i) {
+    std::fprintf(file, "\"%zu\" [label=\"%s\"]\n", i,
+                 graph->nodes[i].work->name);
+    for (size_t other : graph->nodes[i].after)
+      std::fprintf(file, "\"%zu\" -> \"%zu\"\n", other, i);
+  }
+  std::fprintf(file, "}\n");
+  std::fclose(file);
   return CUDA_SUCCESS;
 }
 

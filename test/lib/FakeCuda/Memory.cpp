@@ -71,7 +71,8 @@ uint64_t DeviceMemory::allocate(int device, size_t bytes, bool live) {
   pool.used += extent(bytes);
   char *real = pool.real + (at - begin);
   std::memset(real, fence, grain);
-  std::memset(real + grain, poison, bytes);
+  if (isPoisoned)
+    std::memset(real + grain, poison, bytes);
   std::memset(real + grain + bytes, fence, extent(bytes) - grain - bytes);
   return address;
 }
@@ -87,7 +88,8 @@ DeviceMemory::Allocation *DeviceMemory::find(uint64_t address) {
 void DeviceMemory::free(uint64_t address) {
   Pool *pool = poolOf(address);
   auto found = pool->allocations.find(address);
-  std::memset(translate(address), poison, found->second.bytes);
+  if (isPoisoned)
+    std::memset(translate(address), poison, found->second.bytes);
   pool->used -= extent(found->second.bytes);
   pool->allocations.erase(found);
 }

@@ -35,6 +35,8 @@ public:
 
   /// Maps the memory of the next device.
   bool addDevice(size_t bytes, bool guard);
+  /// Whether what is allocated and freed is overwritten.
+  bool isPoisoned = true;
 
   /// An address, or 0 where there is no room. 256-byte aligned.
   uint64_t allocate(int device, size_t bytes, bool live);

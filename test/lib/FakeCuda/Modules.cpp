@@ -70,6 +70,8 @@ static size_t sizeOfElf(const char *image) {
 }
 
 static CUresult load(Module &module, const char *image, std::string &why) {
+  if (!state().options.computes)
+    return CUDA_SUCCESS;
   if (std::memcmp(image, ELFMAG, SELFMAG) != 0) {
     bool text = std::strstr(image, ".version") != nullptr;
     const std::string &file = state().options.ptx;
@@ -182,6 +184,15 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule handle,
     return CUDA_ERROR_INVALID_HANDLE;
   if (!function || !name || !*name)
     return CUDA_ERROR_INVALID_VALUE;
+  auto made = std::make_shared<Function>();
+  made->module = module;
+  made->name = name;
+  // A kernel of any image, which is never run.
+  if (!state().options.computes) {
+    made->mostDynamicShared = 48 << 10;
+    *function = static_cast<CUfunction>(state().functions.add(std::move(made)));
+    return CUDA_SUCCESS;
+  }
   auto symbol = [&](const std::string &name) {
     return dlsym(module->library, name.c_str());
   };
@@ -196,9 +207,6 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule handle,
     explain("%s has no mpemu_operands_%s", name, name);
     return CUDA_ERROR_NOT_FOUND;
   }
-  auto made = std::make_shared<Function>();
-  made->module = module;
-  made->name = name;
   made->kernel = reinterpret_cast<EmulatedKernel>(code);
   made->operands = *operands;
   made->staticShared = shared ? *shared : 0;
@@ -311,7 +319,9 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
       work.touched.push_back({address, 0});
     translated.push_back(state().memory.translate(address));
   }
-  work.run = [function, gridX, blockX, sharedBytes, translated] {
+  work.run = [function, gridX, blockX, sharedBytes, translated]() -> CUresult {
+    if (!function->kernel)
+      return CUDA_SUCCESS;
     return runKernel(function->name.c_str(), function->kernel,
                      translated.data(), gridX, blockX, sharedBytes);
   };

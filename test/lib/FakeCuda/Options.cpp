@@ -48,6 +48,7 @@ void Options::read() {
   chip = int(number("MPFAKE_CHIP", uint64_t(chip), false));
   memory = number("MPFAKE_MEMORY", memory, true);
   guard = number("MPFAKE_GUARD", guard, false) != 0;
+  computes = number("MPFAKE_EMPTY", 0, false) == 0;
   if (const char *text = std::getenv("MPFAKE_LOG"))
     log = text;
   if (const char *text = std::getenv("MPFAKE_PTX"))

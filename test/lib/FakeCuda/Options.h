@@ -20,6 +20,7 @@ struct Options {
   int devices = 1, multiprocessors = 4, chip = 90;
   size_t memory = size_t(1) << 30;
   bool guard = true;
+  bool computes = true; // else kernels and libraries do nothing
   std::string log;
   std::string ptx; // an image that stands for every PTX
 

@@ -21,6 +21,7 @@ State &fake::state() {
     auto *state = new State;
     state->options.read();
     state->random.seed(state->options.seed);
+    state->memory.isPoisoned = state->options.computes;
     return state;
   }();
   return *made;
@@ -104,6 +105,11 @@ int mpfake_covers(const void *pointer, size_t bytes) {
   Lock lock(state().mutex);
   return state().memory.covers(reinterpret_cast<uint64_t>(pointer), bytes,
                                true);
+}
+
+int mpfake_computes() {
+  Lock lock(state().mutex);
+  return state().options.computes;
 }
 
 int mpfake_enqueue(void *handle, const char *name, int (*run)(void *),

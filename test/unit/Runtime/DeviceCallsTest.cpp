@@ -260,7 +260,8 @@ TEST_P(DeviceCalls, KeepsGraphsOrSaysThatItCannot) {
   EXPECT_FALSE(device->launch(0, addKernel, operands));
   Expected<std::unique_ptr<DeviceGraph>> graph = device->endCapture();
   ASSERT_TRUE(graph) << graph.error().message();
-  EXPECT_EQ((*graph)->nodes(), 1u);
+  EXPECT_EQ((*graph)->nodes().all, 1u);
+  EXPECT_EQ((*graph)->nodes().kernels, 1u);
   EXPECT_FALSE(device->launchGraph(**graph));
   EXPECT_EQ(toHost(b, elements), Values(elements, 2));
 }

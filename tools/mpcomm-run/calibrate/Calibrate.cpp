@@ -223,6 +223,9 @@ std::string render(const Calibration &result, const Rank &rank,
     if (!line.link.empty())
       measured.back()["link"] = line.link;
   }
+  Json efficiency = Json::object();
+  for (const auto &[kind, share] : result.device.efficiency)
+    efficiency[kind] = rounded(share);
   Json file = {{"schema", "mpcomm-cluster-1"},
                {"name", "calibrated"},
                {"source", describeSource(rank, result.device)},
@@ -239,6 +242,8 @@ std::string render(const Calibration &result, const Rank &rank,
                 rounded(result.contention.computeRateUnderComm)},
                {"comm_rate_under_compute",
                 rounded(result.contention.commRateUnderCompute)}};
+  if (!efficiency.empty())
+    file["device"]["efficiency"] = efficiency;
   return file.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -246,6 +251,10 @@ void print(const Calibration &result) {
   std::printf("%-8s", "flop/s");
   for (const auto &[type, rate] : result.device.flops)
     std::printf("  %s %.1f G", type.c_str(), rate * 1e-9);
+  if (!result.device.efficiency.empty())
+    std::printf("\nshare   ");
+  for (const auto &[kind, share] : result.device.efficiency)
+    std::printf("  %s %.3f", kind.c_str(), share);
   std::printf("\nmemory    %.1f GB/s\nlaunch    %.0f ns\n",
               result.device.memoryBandwidth * 1e-9, result.device.launch * 1e9);
   if (!result.lines.empty())

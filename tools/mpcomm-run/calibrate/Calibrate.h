@@ -42,6 +42,8 @@ struct DeviceRates {
   std::string name;
   /// Flop/s by type, as the cluster file names them.
   std::map<std::string, double> flops;
+  /// What share of it kinds of products sustain, likewise.
+  std::map<std::string, double> efficiency;
   double memoryBandwidth = 0;  ///< bytes/s, reads and writes
   uint64_t memoryBytes = 0;    ///< of one rank
   double launch = 0;           ///< seconds
@@ -97,6 +99,7 @@ public:
   /// Descriptors of products and kernels, which must outlive the context, and
   /// are what they are: a device keeps what it has made of them.
   std::deque<mprt_gemm_desc> products;
+  std::deque<mprt_window_desc> convolutions;
   std::deque<mprt_kernel> kernels;
 
 private:
@@ -112,6 +115,12 @@ Error measureCollectives(Bench &bench, const MeasuredGroup &group,
 Error measureDevice(Bench &bench, double seconds, DeviceRates &rates);
 /// The same on a GPU.
 Error measureCuda(Bench &bench, double seconds, DeviceRates &rates);
+
+/// What share of the rate of bf16 products and convolutions sustain that are
+/// shaped as those of steps; `size` is that of the product by which the rate
+/// was measured.
+Error measureShapes(Bench &bench, double seconds, int64_t size,
+                    DeviceRates &rates);
 
 /// How much compute and an all_reduce slow each other down.
 Error measureContention(Bench &bench, double seconds, Contention &result);

@@ -148,7 +148,9 @@ static Error findSize(Bench &bench, double seconds, mprt_dtype type,
   return {};
 }
 
-static Error measureProducts(Bench &bench, double seconds, DeviceRates &rates) {
+/// `bf16Size`: of the product that the rate of bf16 is of.
+static Error measureProducts(Bench &bench, double seconds, DeviceRates &rates,
+                             int64_t &bf16Size) {
   for (auto [name, type] : productTypes) {
     if (Error error = fill(bench, type))
       return error;
@@ -170,6 +172,8 @@ static Error measureProducts(Bench &bench, double seconds, DeviceRates &rates) {
     if (Error error = bench.smallest(rate))
       return error;
     rates.flops[name] = rate;
+    if (type == MPRT_BF16)
+      bf16Size = size;
   }
   return {};
 }
@@ -217,7 +221,15 @@ Error mpcomm::run::measureCuda(Bench &bench, double seconds,
   rates.memoryBytes = bench.rank.device().memoryBytes();
   rates.fusedAttention = true; // the calibration's own kernels need sm_80
   double part = seconds / 8;
-  if (Error error = measureProducts(bench, part, rates))
+  int64_t size = 0;
+  if (Error error = measureProducts(bench, part, rates, size))
+    return error;
+  // Their shapes have to be the same on all ranks.
+  auto smallest = static_cast<double>(size);
+  if (Error error = bench.smallest(smallest))
+    return error;
+  if (Error error =
+          measureShapes(bench, part, static_cast<int64_t>(smallest), rates))
     return error;
   if (Error error = measureVector(bench, part, rates.flops["vector"]))
     return error;

@@ -185,12 +185,19 @@ Error cutLog(const std::string &path, uint64_t last) {
 
 void printHostCost(const mpcomm_totals &cost) {
   if (cost.graph_nodes > 0)
-    std::printf("host time per step     %.1f us as a graph, %.1f us call by "
-                "call\n"
-                "launches per step      1 graph of %.0f nodes, %.0f calls "
-                "before\n",
-                cost.graph_microseconds, cost.eager_microseconds,
-                cost.graph_nodes, cost.eager_calls);
+    std::printf(
+        "host time per step     %.1f us as a graph, %.1f us call by call\n"
+        "  of a replay          launch %.1f us (first %.1f us), inputs %.1f "
+        "us, "
+        "wait %.1f us, rest %.1f us; device idle %.1f us\n"
+        "launches per step      1 graph of %.0f nodes, %.0f calls before\n"
+        "  of its nodes         %.0f kernels, %.0f copies, %.0f fills\n",
+        cost.graph_microseconds, cost.eager_microseconds,
+        cost.replay_launch_microseconds, cost.first_launch_microseconds,
+        cost.replay_inputs_microseconds, cost.replay_wait_microseconds,
+        cost.replay_rest_microseconds, cost.replay_idle_microseconds,
+        cost.graph_nodes, cost.eager_calls, cost.graph_kernels,
+        cost.graph_copies, cost.graph_fills);
   else if (cost.eager_microseconds > 0)
     std::printf("host time per step     %.1f us call by call\n",
                 cost.eager_microseconds);

@@ -7,13 +7,15 @@
 # ===----------------------------------------------------------------------=== #
 """The peers, each at its best: PyTorch with fused attention, a fused optimizer, TF32
 off where f32 is meant, channels last for convolutions, everything on the device before
-the clock starts; torch.compile with max-autotune; JAX jitted with donated state."""
+the clock starts; JAX jitted with donated state."""
 
 import statistics
 import time
 
 import torch
 import torch.nn.functional as F
+
+from clocks import BACKEND, DEVICE, largest_allocation, marks, synchronize, times_between
 
 
 def fuse_attention(model):
@@ -38,25 +40,27 @@ def optimizer_of(workload, fused=True):
 
 
 class TorchStep:
-    """A training step on the GPU; precision "none", "bf16" or "f16" (autocast; losses of
-    f16 are scaled by 1024)."""
+    """A training step; precision "none", "bf16" or "f16" (autocast; losses of f16 are scaled
+    by 1024); `compiled`: a mode of torch.compile."""
 
     def __init__(self, workload, precision, compiled="", exact=False):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = True
         self.workload, self.precision = workload, precision
-        self.model = workload.model.cuda().train()
+        self.model = workload.model.to(DEVICE).train()
         self.is_image = next(iter(workload.dataset.values())).dim() == 4
         if self.is_image:
             self.model = self.model.to(memory_format=torch.channels_last)
         elif not exact:
             fuse_attention(self.model)
-        self.data = {k: v.cuda() for k, v in workload.dataset.items()}
+        self.data = {k: v.to(DEVICE) for k, v in workload.dataset.items()}
         if self.is_image:
             self.data["x"] = self.data["x"].to(memory_format=torch.channels_last)
         self.optimizer = optimizer_of(workload)
         forward = self.forward
-        if compiled:
+        if compiled and BACKEND != "inductor":
+            forward, self.update = torch.compile(forward, backend=BACKEND), self.optimizer.step
+        elif compiled:
             forward = torch.compile(forward, mode=compiled)
             self.update = torch.compile(self.optimizer.step, mode="max-autotune-no-cudagraphs" if "max" in compiled else "default")
         else:
@@ -65,7 +69,7 @@ class TorchStep:
 
     def forward(self, x, y):
         kind = torch.float16 if self.precision == "f16" else torch.bfloat16
-        with torch.autocast("cuda", kind, enabled=self.precision != "none"):
+        with torch.autocast(DEVICE, kind, enabled=self.precision != "none"):
             output = self.model(x)
         return self.workload.loss(output.float(), y)
 
@@ -86,19 +90,18 @@ class TorchStep:
 
 
 def time_steps(step, warm=10, rounds=20):
-    """Median milliseconds of a step, by events; the largest allocation in MB."""
+    """Median milliseconds of a step; the largest allocation in MB."""
     for i in range(warm):
         step(i)
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(rounds + 1)]
-    marks[0].record()
+    synchronize()
+    largest_allocation(restart=True)
+    points = marks(rounds + 1)
+    points[0].record()
     for i in range(rounds):
         step(i)
-        marks[i + 1].record()
-    torch.cuda.synchronize()
-    times = [a.elapsed_time(b) for a, b in zip(marks, marks[1:])]
-    return statistics.median(times), torch.cuda.max_memory_allocated() / 1e6
+        points[i + 1].record()
+    times = times_between(points)
+    return 1e3 * statistics.median(times), largest_allocation() / 1e6
 
 
 def time_jax(step, state, x, y, rounds):
@@ -144,7 +147,7 @@ def time_jax_gpt(shape, batch, rounds=20):
         h = params["wte"][x] + params["wpe"]
         for p in params["blocks"]:
             q, k, v = jnp.split(dense(norm(h, p["ln1"]), p["qkv"]).reshape(batch, ctx, 3 * heads, d // heads), 3, 2)
-            a = jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation="cudnn")
+            a = jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation="xla" if DEVICE == "cpu" else "cudnn")
             h = h + dense(a.reshape(batch, ctx, d), p["proj"])
             h = h + dense(jax.nn.gelu(dense(norm(h, p["ln2"]), p["fc"])), p["out"])
         logits = norm(h, params["lnf"]).astype(jnp.bfloat16) @ params["wte"].astype(jnp.bfloat16).T

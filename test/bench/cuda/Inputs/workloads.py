@@ -33,6 +33,7 @@ EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 3,
 GPT = {
     "gpt2-small": (12, 768, 12, 1024, 50304),
     "gpt2-medium": (24, 1024, 16, 1024, 50304),
+    "gpt-wide": (4, 1024, 8, 1024, 50304),  # heads of 128
     "gpt-check": (2, 128, 2, 128, 512),
 }
 # layers, width, heads, heads of keys and values, of the gated layer, context, vocabulary

@@ -11,6 +11,7 @@ does. They have the form that pipelines cut: a forward pass, and a backward pass
 import math
 
 from graph import Text
+from layers import Segments
 
 SUM = Text("#mpcomm<reduction sum>")
 
@@ -215,10 +216,10 @@ class Network:
     def attention(self, x):
         """[samples, rows, heads, size], of itself."""
         type_, (n, s, h, d) = (x.dtype, x.shape), x.shape
-        a = {"scale": 0.5}
-        y, lse = self.op("mpcomm.attention", [x, x, x], a, type_, (x.dtype, (n, h, s)))
+        a = lambda *counts: {"scale": 0.5, "operandSegmentSizes": Segments(*counts, 0, 0)}
+        y, lse = self.op("mpcomm.attention", [x, x, x], a(1, 1, 1), type_, (x.dtype, (n, h, s)))
         def back(dy):
-            made = self.op("mpcomm.attention_grad", [dy, x, x, x, y, lse], a, type_, type_, type_)
+            made = self.op("mpcomm.attention_grad", [dy, x, x, x, y, lse], a(*[1] * 6), type_, type_, type_)
             return [(x, m) for m in made]
         self.tape.append((y, back))
         return y

@@ -14,7 +14,8 @@
 //   dv = P^T dout, dk = scale dS^T q, dq = scale dS k,
 //
 // where lse' = lse log2(e) and delta, the sum of dout * out over a row, are
-// computed first.
+// computed first. With a bias, P = 2^(log2(e) (scale S + bias - m) - l'), where
+// l' = log2(e) log l, for the reasons of the forward kernel.
 //
 // The two kernels are one with the roles exchanged. A block keeps the fragments
 // of 64 `own` rows (of k and v; of q and dout) in registers and goes through
@@ -40,8 +41,9 @@ namespace mpcomm::kernels {
 /// Warps of a block, with 16 own rows each.
 static constexpr int64_t kWarps = kOwnRows / 16;
 /// Blocks that a multiprocessor is to have room for, of the kernels of dq and
-/// of dk and dv, with a mask and for heads of at most so many elements: with
-/// fewer registers a thread, but more warps (a tenth faster on an H200).
+/// of dk and dv, with a mask, no bias and for heads of at most so many
+/// elements: with fewer registers a thread, but more warps (a tenth faster on
+/// an H200).
 static constexpr int64_t kBlocksOfRows = 4, kBlocksOfColumns = 3;
 static constexpr int64_t kSizeOfManyBlocks = 64;
 /// Bytes of a warp's fragment.
@@ -62,6 +64,7 @@ public:
         factor(code.op.getScale().convertToDouble() * kLog2E),
         firstResult(code.op.getInputs().size()),
         parked(ofRows || code.size <= 96 ? 0
+               : code.hasBias            ? 6
                : code.hasMask            ? 4
                                          : 2) {}
   void run();
@@ -75,11 +78,14 @@ private:
   Carried tile(Value tile, Value stage, Value kind, Carried carried);
   /// P and dS (or their transposes) of 16 others from `chunk` on, two tiles of
   /// 8 each.
-  void scores(int64_t chunk, Value others, Value partial, Value bits,
-              std::array<Quad, 2> &p, std::array<Quad, 2> &ds);
-  /// Which of the thread's scores of a tile are kept, while few registers are
-  /// in use.
-  Value keptBits(Value partial, Value tile);
+  void scores(Value tile, int64_t chunk, Value others, Value partial,
+              Value bits, std::array<Quad, 2> &p, std::array<Quad, 2> &ds);
+  /// The thread's scores of others `from` to `to` of a tile, of 8 each.
+  AttentionCode::Scores placesOf(Value tile, int64_t from, int64_t to);
+  /// Loads numbers of others; with a bias, `count` of each row, where they are
+  /// needed, since few registers are left.
+  void loadNumbers();
+  void loadNumbers(int64_t from, int64_t count);
   void finish(ArrayRef<Value> carried);
 
   AttentionCode &code;
@@ -92,10 +98,11 @@ private:
   int64_t parked;
   Value shared, ownRow, parkedAt;
   SmallVector<Quad> first, second; ///< own rows of k and v; of q and dout
-  /// lse' and delta of own rows g, g + 8 (`ofRows`).
-  std::array<std::array<Value, 2>, 2> ownNumbers;
-  /// By tile of 8 others, lse' and delta of columns 2t, 2t + 1.
-  std::array<std::array<std::array<Value, 2>, 2>, 2> otherNumbers;
+  /// Of two rows: lse' and delta; with a bias l', m and delta.
+  using Numbers = std::array<std::array<Value, 2>, 3>;
+  Numbers ownNumbers;                  ///< of own rows g, g + 8 (`ofRows`)
+  std::array<Numbers, 2> otherNumbers; ///< by tile of 8 others, of 2t, 2t + 1
+  Value numbersAt; ///< in shared memory, those of a tile's 16 others
 };
 } // namespace
 
@@ -109,8 +116,31 @@ SmallVector<Quad> BackwardEmitter::loadOwn(Value tile) {
   return fragments;
 }
 
-void BackwardEmitter::scores(int64_t chunk, Value others, Value partial,
-                             Value bits, std::array<Quad, 2> &p,
+/// Of the two rows of each tile of 8 others, 16 bytes at a time.
+void BackwardEmitter::loadNumbers() {
+  for (int64_t n = 0; n < 2; ++n) {
+    Value both = code.load(VectorType::get({4}, code.f32),
+                           code.advance(numbersAt, n * 8 * 8), 16);
+    for (int64_t i = 0; i < 4; ++i)
+      otherNumbers[n][i % 2][i / 2] =
+          vector::ExtractOp::create(code.b, code.loc, both, i);
+  }
+}
+
+void BackwardEmitter::loadNumbers(int64_t from, int64_t count) {
+  for (int64_t n = 0; n < 2; ++n)
+    for (int64_t row = 0; row < 2; ++row) {
+      Value some = code.load(
+          VectorType::get({count}, code.f32),
+          code.advance(numbersAt, (n * 8 + row) * 16 + from * 4), count * 4);
+      for (int64_t i = 0; i < count; ++i)
+        otherNumbers[n][from + i][row] =
+            vector::ExtractOp::create(code.b, code.loc, some, i);
+    }
+}
+
+void BackwardEmitter::scores(Value tile, int64_t chunk, Value others,
+                             Value partial, Value bits, std::array<Quad, 2> &p,
                              std::array<Quad, 2> &ds) {
   p = {code.zeros(), code.zeros()};
   std::array<Quad, 2> dp = p;
@@ -129,40 +159,54 @@ void BackwardEmitter::scores(int64_t chunk, Value others, Value partial,
     }
   };
   multiply(p, first, 0);
+  auto numberOf = [&](int64_t which, int64_t n, int64_t i) {
+    return ofRows ? ownNumbers[which][i / 2] : otherNumbers[n][which][i % 2];
+  };
   SmallVector<Value> exponents;
-  Value c = code.real(factor);
+  Value c = code.real(code.hasBias ? kLog2E : factor);
+  if (code.hasBias) {
+    if (!ofRows)
+      loadNumbers(0, 2);
+    SmallVector<Value> all =
+        code.addBias(placesOf(tile, chunk / 8, chunk / 8 + 2),
+                     llvm::to_vector(llvm::concat<Value>(p[0], p[1])));
+    for (int64_t i = 0; i < 8; ++i)
+      p[i / 4][i % 4] = code.subF(all[i], numberOf(1, i / 4, i % 4));
+  }
   for (int64_t n = 0; n < 2; ++n)
-    for (int64_t i = 0; i < 4; ++i) {
-      Value lse = ofRows ? ownNumbers[0][i / 2] : otherNumbers[n][0][i % 2];
+    for (int64_t i = 0; i < 4; ++i)
       exponents.push_back(
-          code.fma(p[n][i], c, arith::NegFOp::create(code.b, code.loc, lse)));
-    }
+          code.fma(p[n][i], c,
+                   arith::NegFOp::create(code.b, code.loc, numberOf(0, n, i))));
   exponents =
       code.keepBits(partial, bits, chunk / 2, exponents,
                     code.real(-std::numeric_limits<double>::infinity()));
   // After the branch, so that it need not hold both.
   multiply(dp, second, step * pitch);
+  if (code.hasBias && !ofRows)
+    loadNumbers(2, 1);
   for (int64_t n = 0; n < 2; ++n)
     for (int64_t i = 0; i < 4; ++i) {
-      Value delta = ofRows ? ownNumbers[1][i / 2] : otherNumbers[n][1][i % 2];
+      Value delta = numberOf(code.hasBias ? 2 : 1, n, i);
       p[n][i] = code.exp2(exponents[4 * n + i]);
       ds[n][i] = code.mulF(p[n][i], code.subF(dp[n][i], delta));
     }
 }
 
-Value BackwardEmitter::keptBits(Value partial, Value tile) {
+AttentionCode::Scores BackwardEmitter::placesOf(Value tile, int64_t from,
+                                                int64_t to) {
   Value other =
       code.add(code.mul(tile, step), code.mul(code.remainder(code.lane, 4), 2));
   AttentionCode::Scores scores;
   scores.row = ofRows ? ownRow : other;
   scores.column = ofRows ? other : ownRow;
   scores.isInside = code.rows % kOwnRows == 0 && code.columns % kOwnRows == 0;
-  for (int64_t n = 0; n < step / 8; ++n)
+  for (int64_t n = from; n < to; ++n)
     for (int64_t i = 0; i < 4; ++i) {
       int64_t own = i / 2 * 8, at = n * 8 + i % 2;
       scores.places.push_back(ofRows ? std::pair(own, at) : std::pair(at, own));
     }
-  return code.keptBits(partial, scores);
+  return scores;
 }
 
 BackwardEmitter::Carried BackwardEmitter::tile(Value tile, Value stage,
@@ -178,21 +222,20 @@ BackwardEmitter::Carried BackwardEmitter::tile(Value tile, Value stage,
   Value partial = ofRows ? code.isPartial(kind, tile, step)
                   : kind ? code.equal(kind, AttentionScratch::Some)
                          : Value();
-  Value bits = keptBits(partial, tile);
+  // Which are kept, while few registers are in use.
+  Value bits = code.keptBits(partial, placesOf(tile, 0, step / 8));
   for (int64_t chunk = 0; chunk < step; chunk += 16) {
     if (!ofRows) {
-      Value from = code.advance(code.advance(base, 2 * step * pitch),
-                                code.mul(code.remainder(code.lane, 4), 2), 8);
-      for (int64_t n = 0; n < 2; ++n) {
-        Value both = code.load(VectorType::get({4}, code.f32),
-                               code.advance(from, (chunk + n * 8) * 8), 16);
-        for (int64_t i = 0; i < 4; ++i)
-          otherNumbers[n][i % 2][i / 2] =
-              vector::ExtractOp::create(code.b, code.loc, both, i);
-      }
+      int64_t bytes = code.scratch.numberBytes;
+      numbersAt =
+          code.advance(code.advance(base, 2 * step * pitch),
+                       code.mul(code.remainder(code.lane, 4), 2), bytes);
+      numbersAt = code.advance(numbersAt, chunk * bytes);
+      if (!code.hasBias)
+        loadNumbers();
     }
     std::array<Quad, 2> p, ds;
-    scores(chunk, others, partial, bits, p, ds);
+    scores(tile, chunk, others, partial, bits, p, ds);
     // dq from dS and k, which is the first of the others; dk from dS and q,
     // the first; dv from P and dout, the second.
     for (int64_t result = 0; result < results(); ++result) {
@@ -229,7 +272,8 @@ void BackwardEmitter::finish(ArrayRef<Value> carried) {
 void BackwardEmitter::run() {
   int64_t ownCount = ofRows ? code.rows : code.columns;
   int64_t otherCount = ofRows ? code.columns : code.rows;
-  int64_t numberBytes = ofRows ? 0 : step * 8;
+  int64_t perNumber = code.scratch.numberBytes;
+  int64_t numberBytes = ofRows ? 0 : step * perNumber;
   int64_t stageBytes = 2 * step * pitch + numberBytes;
   int64_t ownBytes = 2 * kOwnRows * pitch;
   int64_t tileBytes = std::max(2 * stageBytes, ownBytes);
@@ -270,10 +314,11 @@ void BackwardEmitter::run() {
     takeOwn();
   if (ofRows)
     for (int64_t half = 0; half < 2; ++half) {
-      Value both =
-          code.load(VectorType::get({2}, code.f32),
-                    code.advance(numbers, code.add(ownRow, half * 8), 8), 8);
-      for (int64_t which = 0; which < 2; ++which)
+      Value both = code.load(
+          VectorType::get({perNumber / 4}, code.f32),
+          code.advance(numbers, code.add(ownRow, half * 8), perNumber),
+          perNumber);
+      for (int64_t which = 0; which < (code.hasBias ? 3 : 2); ++which)
         ownNumbers[which][half] =
             vector::ExtractOp::create(code.b, code.loc, both, which);
     }
@@ -286,11 +331,11 @@ void BackwardEmitter::run() {
     secondCopy.issue(from, code.advance(to, step * pitch));
     if (ofRows)
       return;
-    // The numbers of two rows are 16 bytes.
+    // 16 bytes a thread: the numbers of two rows, or of one.
     to = code.advance(code.advance(to, 2 * step * pitch), code.thread, 16);
-    emitIf(code.b, code.loc, code.less(code.thread, step / 2), [&] {
+    emitIf(code.b, code.loc, code.less(code.thread, numberBytes / 16), [&] {
       Value source =
-          code.advance(code.advance(numbers, from, 8), code.thread, 16);
+          code.advance(code.advance(numbers, from, perNumber), code.thread, 16);
       code.copy16(source, to);
     });
   };
@@ -379,25 +424,36 @@ static GPUKernel emitDeltas(mprt::AttentionOp op, ArrayRef<MemRefType> layouts,
   Value isWritten =
       code.both(code.equal(chunk, 0), code.less(row, scratch.paddedRows));
   emitIf(at, loc, isWritten, [&] {
-    int64_t stride = layouts[kLse].getStridesAndOffset().first[2] * 4;
-    Value lse = code.load(
-        code.f32,
-        code.advance(code.lse(kLse), code.least(row, code.rows - 1), stride),
-        4);
+    SmallVector<int64_t> strides = layouts[kLse].getStridesAndOffset().first;
+    Value from = code.advance(code.lse(kLse), code.least(row, code.rows - 1),
+                              strides[2] * 4);
+    // With a bias, m comes first.
+    Value lse = code.load(code.f32, from, 4), log = lse;
+    if (code.hasBias)
+      log = code.load(code.f32, code.advance(from, strides[3] * 4), 4);
+    Value infinity = code.real(std::numeric_limits<double>::infinity());
     // Rows that nothing is kept of, and those after the last, are as if of
-    // zeros.
+    // zeros; with a bias their P is 0.
     Value isReal =
         code.both(code.less(row, code.rows),
                   arith::CmpFOp::create(
                       at, loc, arith::CmpFPredicate::UNE, lse,
                       code.real(-std::numeric_limits<double>::infinity())));
     Value zero = code.real(0);
-    Value exponent = code.mulF(lse, code.real(kLog2E));
-    Value numbers = vector::FromElementsOp::create(
-        at, loc, VectorType::get({2}, code.f32),
-        ValueRange{code.select(isReal, exponent, zero),
-                   code.select(isReal, delta, zero)});
-    code.store(numbers, code.advance(code.numbers(), row, 8), 8);
+    Value exponent = code.mulF(log, code.real(kLog2E));
+    SmallVector<Value> numbers{code.select(isReal, exponent, zero)};
+    if (code.hasBias)
+      numbers.push_back(code.select(isReal, lse, infinity));
+    numbers.push_back(code.select(isReal, delta, zero));
+    if (code.hasBias)
+      numbers.push_back(zero);
+    code.store(
+        vector::FromElementsOp::create(
+            at, loc,
+            VectorType::get({static_cast<int64_t>(numbers.size())}, code.f32),
+            numbers),
+        code.advance(code.numbers(), row, scratch.numberBytes),
+        scratch.numberBytes);
   });
   return kernel;
 }
@@ -410,7 +466,7 @@ SmallVector<GPUKernel> emitGPUAttentionGrad(mprt::AttentionOp op,
           heads = layouts[kQ].getDimSize(2),
           columns = layouts[kK].getDimSize(1);
   AttentionScratch scratch;
-  scratch.setNumbers(batch * heads, rows);
+  scratch.setNumbers(batch * heads, rows, op.getBias() != nullptr);
   SmallVector<GPUKernel> kernels;
   if (op.getMask()) {
     scratch.setMask(rows, columns, kOwnRows, kOwnRows);
@@ -424,7 +480,7 @@ SmallVector<GPUKernel> emitGPUAttentionGrad(mprt::AttentionOp op,
         b, op.getLoc(), (name + (ofRows ? "_rows" : "_columns")).str(), layouts,
         kWarps * kWarp, scratch.bytes);
     AttentionCode code(op, layouts, alignments, scratch, kernel);
-    if (code.hasMask && code.size <= kSizeOfManyBlocks)
+    if (code.hasMask && !code.hasBias && code.size <= kSizeOfManyBlocks)
       setLeastBlocks(kernel.function,
                      ofRows ? kBlocksOfRows : kBlocksOfColumns);
     BackwardEmitter(code, ofRows).run();

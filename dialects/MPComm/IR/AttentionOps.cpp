@@ -27,7 +27,7 @@ int64_t mpcomm::detail::countAttentionFlops(Type query, Type key,
 namespace {
 /// What attention and its gradient are given.
 struct AttentionTypes {
-  RankedTensorType query, key, value, mask;
+  RankedTensorType query, key, value, mask, bias;
   double scale;
 
   template <typename Adaptor>
@@ -38,21 +38,46 @@ struct AttentionTypes {
         scale(adaptor.getScale().convertToDouble()) {
     if (Value given = adaptor.getMask())
       mask = dyn_cast<RankedTensorType>(given.getType());
+    if (Value given = adaptor.getBias())
+      bias = dyn_cast<RankedTensorType>(given.getType());
   }
 
   RankedTensorType getLse() const {
     ArrayRef<int64_t> sizes = query.getShape();
+    SmallVector<int64_t> shape{sizes[0], sizes[2], sizes[1]};
+    if (bias)
+      shape.push_back(2);
     return RankedTensorType::get(
-        {sizes[0], sizes[2], sizes[1]},
-        mpcomm::detail::getSumType(query.getElementType()));
+        shape, mpcomm::detail::getSumType(query.getElementType()));
   }
 };
 } // namespace
 
-/// C1 to C4 of attention.
+/// C5 of attention, whose scores are of `scores`.
+static LogicalResult checkBias(std::optional<Location> location, StringRef op,
+                               RankedTensorType bias, RankedTensorType scores) {
+  auto isEach = [](int64_t size, int64_t ofScores) {
+    return size == 1 || size == ofScores;
+  };
+  if (bias.getRank() != 4 ||
+      !llvm::all_of_zip(bias.getShape(), scores.getShape(), isEach))
+    return inferError(location, op,
+                      "expects a bias of rank 4, each dimension 1 or that of "
+                      "the scores, ",
+                      scores, ", got ", bias);
+  unsigned bits = bias.getElementType().getIntOrFloatBitWidth();
+  Type sums = mpcomm::detail::getSumType(scores.getElementType());
+  if (bits < 16 || bits > sums.getIntOrFloatBitWidth())
+    return inferError(location, op,
+                      "expects a bias of at least 16 bits, and no more than ",
+                      sums, ", got ", bias);
+  return success();
+}
+
+/// C1 to C5 of attention.
 static LogicalResult checkAttention(std::optional<Location> location,
                                     StringRef op, const AttentionTypes &types) {
-  auto [query, key, value, mask, scale] = types;
+  auto [query, key, value, mask, bias, scale] = types;
   if (!query || !key || !value || query.getRank() != 4 || key.getRank() != 4 ||
       value.getRank() != 4) // attention C1
     return inferError(location, op,
@@ -89,7 +114,8 @@ static LogicalResult checkAttention(std::optional<Location> location,
   if (!std::isfinite(scale)) // attention C4
     return inferError(location, op, "expects a finite scale, got ",
                       std::to_string(scale));
-  return success();
+  return bias ? checkBias(location, op, bias, scores) // attention C5
+              : success();
 }
 
 LogicalResult AttentionOp::inferReturnTypes(MLIRContext *,

@@ -358,23 +358,33 @@ ShardingRule CrossEntropyGradOp::getShardingRule() {
   return rule.addLinear({0}).take();
 }
 
+/// Dimensions of attention's operands, then that of its mask and of its bias,
+/// one dimension of which may be the same for all.
+template <typename Op>
+static SmallVector<int64_t> ofAttention(Op op, ArrayRef<int64_t> operands,
+                                        int64_t ofMask, int64_t ofBias) {
+  SmallVector<int64_t> dims(operands);
+  if (op.getMask())
+    dims.push_back(ofMask);
+  if (Value bias = op.getBias())
+    dims.push_back(typeOf(bias).getDimSize(ofBias) == 1 ? kNone : ofBias);
+  return dims;
+}
+
 /// Samples, heads, and rows of the query.
 ShardingRule AttentionOp::getShardingRule() {
   return RuleBuilder(*this)
-      .add({0, 0, 0}, {0, 0})
-      .add({2, 2, 2}, {2, 1})
-      .add(getMask() ? ArrayRef<int64_t>{1, kNone, kNone, 0}
-                     : ArrayRef<int64_t>{1, kNone, kNone},
-           {1, 2})
+      .add(ofAttention(*this, {0, 0, 0}, kNone, 0), {0, 0})
+      .add(ofAttention(*this, {2, 2, 2}, kNone, 1), {2, 1})
+      .add(ofAttention(*this, {1, kNone, kNone}, 0, 2), {1, 2})
       .take();
 }
 
 ShardingRule AttentionGradOp::getShardingRule() {
   return RuleBuilder(*this)
-      .add({0, 0, 0, 0, 0, 0}, {0, 0, 0})
-      .add({2, 2, 2, 2, 2, 1}, {2, 2, 2})
-      .add(getMask() ? ArrayRef<int64_t>{1, 1, kNone, kNone, 1, 2, 0}
-                     : ArrayRef<int64_t>{1, 1, kNone, kNone, 1, 2},
+      .add(ofAttention(*this, {0, 0, 0, 0, 0, 0}, kNone, 0), {0, 0, 0})
+      .add(ofAttention(*this, {2, 2, 2, 2, 2, 1}, kNone, 1), {2, 2, 2})
+      .add(ofAttention(*this, {1, 1, kNone, kNone, 1, 2}, 0, 2),
            {1, kNone, kNone}, Reduction::Sum)
       .addLinear({0})
       .take();

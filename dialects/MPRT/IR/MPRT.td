@@ -470,16 +470,21 @@ def MPRT_AttentionOp : MPRT_Op<"attention", [
     q is [batch, rows, heads, size]; k and v are [batch, columns, heads, size].
     For each batch and head:
     ```
-    s[i, j] = scale * sum_d q[i, d] k[j, d], -infinity where mask[i, j] is 0
+    s[i, j] = scale * sum_d q[i, d] k[j, d] + bias[i, j],
+              -infinity where mask[i, j] is 0
     lse[i]  = log sum_j exp s[i, j]
     out[i]  = sum_j exp(s[i, j] - lse[i]) v[j]
     ```
-    With `kind` attention, the inputs are q, k, v and optionally a mask of
-    [rows, columns] for all batches and heads; the outputs are out, like q, and
-    lse of [batch, heads, rows]. With `kind` attention_grad, the inputs are
-    dout, q, k, v, out, lse and optionally the mask; the outputs are dq, dk and
-    dv. If the mask keeps no column of a row, the row is NaN in out and
-    -infinity in lse, and does not contribute to gradients.
+    With `kind` attention, the inputs are q, k, v, optionally a mask of
+    [rows, columns] for all batches and heads, and optionally a bias of f32,
+    bf16 or f16, of [batch, heads, rows, columns], each of which may be 1; the
+    outputs are out, like q, and lse of [batch, heads, rows], or, with a bias,
+    [batch, heads, rows, 2], of the largest score m and log sum_j exp(s - m).
+    With `kind` attention_grad, the inputs are dout, q, k, v, out, lse,
+    optionally the mask and optionally the bias; the outputs are dq, dk and dv.
+    If nothing of a row is kept, or all that is kept is -infinity, the row is
+    NaN (with `safe` 0) in out and -infinity in lse, and does not contribute to
+    gradients.
 
     Sums are in f32. The operands of products are rounded to the operands' type;
     probabilities are rounded relative to the largest of their row so far.
@@ -497,8 +502,8 @@ def MPRT_AttentionOp : MPRT_Op<"attention", [
       outputs are those above.
     - C2: operands are all tensors or all buffers; on tensors, results have the
       outputs' types, on buffers there are none.
-    - C3: shapes are as above; lse is f32, the mask i1, and all others have one
-      element type.
+    - C3: shapes are as above; lse is f32, the mask i1, the bias as above, and
+      all others have one element type.
     - C4: GPU kernels support the shapes (`isAttentionSupported`); `scale` is
       finite.
     - C5: the strides of buffers are static and not negative, and what they
@@ -507,12 +512,12 @@ def MPRT_AttentionOp : MPRT_Op<"attention", [
     Created by `convert-mpcomm-to-linalg` for GPUs; lowered by
     `mpcomm-generate-gpu-kernels`.
   }];
-  let arguments = (ins StrAttr:$kind, F64Attr:$scale,
+  let arguments = (ins StrAttr:$kind, F64Attr:$scale, UnitAttr:$safe,
                        Variadic<MPRT_TensorOrBuffer>:$inputs,
                        Variadic<MPRT_TensorOrBuffer>:$outputs);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    $kind `scale` `=` $scale `ins` `(` $inputs `:` type($inputs) `)`
+    $kind `scale` `=` $scale (`safe` $safe^)? `ins` `(` $inputs `:` type($inputs) `)`
     `outs` `(` $outputs `:` type($outputs) `)` attr-dict
     (`->` `(` type($results)^ `)`)?
   }];
@@ -523,12 +528,11 @@ def MPRT_AttentionOp : MPRT_Op<"attention", [
       return ::mlir::MutableOperandRange(getOperation(), start, size);
     }
     bool isGradient() { return getKind() == "attention_grad"; }
+    /// The inputs that there always are.
+    unsigned getNumOthers() { return isGradient() ? 6 : 3; }
     /// Null if there is none.
-    ::mlir::Value getMask() {
-      unsigned others = isGradient() ? 6 : 3;
-      return getInputs().size() > others ? getInputs()[others]
-                                         : ::mlir::Value();
-    }
+    ::mlir::Value getMask();
+    ::mlir::Value getBias();
   }];
   let hasVerifier = 1;
 }

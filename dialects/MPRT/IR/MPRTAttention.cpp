@@ -49,16 +49,51 @@ bool mpcomm::mprt::isAttentionSupported(ShapedType q, ShapedType k) {
          blocks <= INT32_MAX;
 }
 
+Value AttentionOp::getMask() {
+  for (Value input : getInputs().drop_front(getNumOthers()))
+    if (getElementTypeOrSelf(input.getType()).isInteger(1))
+      return input;
+  return Value();
+}
+
+Value AttentionOp::getBias() {
+  if (getInputs().size() == getNumOthers() ||
+      getElementTypeOrSelf(getInputs().back().getType()).isInteger(1))
+    return Value();
+  return getInputs().back();
+}
+
+/// The bias, whose dimensions are those of the scores or 1.
+static LogicalResult verifyBias(AttentionOp op, ShapedType q, ShapedType k) {
+  auto bias = cast<ShapedType>(op.getBias().getType());
+  int64_t scores[] = {q.getDimSize(0), q.getDimSize(2), q.getDimSize(1),
+                      k.getDimSize(1)};
+  Type element = bias.getElementType();
+  auto isEach = [](int64_t size, int64_t ofScores) {
+    return size == 1 || size == ofScores;
+  };
+  if (bias.getRank() == 4 &&
+      llvm::all_of_zip(bias.getShape(), scores, isEach) &&
+      (element.isF32() || element.isBF16() || element.isF16()))
+    return success();
+  return op.emitOpError() << "expects a bias of f32, bf16 or f16 whose "
+                             "dimensions are 1 or those of "
+                          << RankedTensorType::get(scores, element) << ", got "
+                          << bias;
+}
+
 LogicalResult AttentionOp::verify() {
   bool isForward = getKind() == "attention";
   if (!isForward && !isGradient()) // attention C1
     return emitOpError() << "does not know the kind '" << getKind() << "'";
-  size_t least = isForward ? 3 : 6, outputs = isForward ? 2 : 3;
-  if ((getInputs().size() != least && getInputs().size() != least + 1) ||
+  size_t least = getNumOthers(), outputs = isForward ? 2 : 3;
+  size_t count = getInputs().size();
+  if (count < least ||
+      count != least + (getMask() ? 1 : 0) + (getBias() ? 1 : 0) ||
       getOutputs().size() != outputs)
-    return emitOpError() << "expects " << least << " inputs, a mask after "
-                         << "them or not, and " << outputs << " outputs for '"
-                         << getKind() << "', got " << getInputs().size()
+    return emitOpError() << "expects " << least << " inputs, a mask or a bias "
+                         << "or both after them or not, and " << outputs
+                         << " outputs for '" << getKind() << "', got " << count
                          << " and " << getOutputs().size();
   if (failed(verifyDestinationStyle(*this, getOutputs()))) // attention C2
     return failure();
@@ -87,9 +122,11 @@ LogicalResult AttentionOp::verify() {
     return expect(operand, name, k.getShape(), q.getElementType());
   };
   auto isLse = [&](Value operand) {
-    return expect(operand, "lse",
-                  {q.getDimSize(0), q.getDimSize(2), q.getDimSize(1)},
-                  Float32Type::get(getContext()));
+    SmallVector<int64_t> shape{q.getDimSize(0), q.getDimSize(2),
+                               q.getDimSize(1)};
+    if (getBias())
+      shape.push_back(2);
+    return expect(operand, "lse", shape, Float32Type::get(getContext()));
   };
   OperandRange in = getInputs(), out = getOutputs();
   if (isForward) {
@@ -105,6 +142,8 @@ LogicalResult AttentionOp::verify() {
   if (Value mask = getMask();
       mask && failed(expect(mask, "mask", {q.getDimSize(1), k.getDimSize(1)},
                             IntegerType::get(getContext(), 1))))
+    return failure();
+  if (getBias() && failed(verifyBias(*this, q, k))) // attention C3
     return failure();
   if (!isAttentionSupported(q, k)) // attention C4
     return emitOpError() << "expects bf16 or f16, a size of heads that is a "

@@ -34,6 +34,8 @@ def FuseAttentionPass : Pass<"mpcomm-fuse-attention", "::mlir::ModuleOp"> {
       also of the queries or keys;
     - one `arith.select` by a mask of query rows and key rows, broadcast over
       samples and heads, which replaces excluded elements by -inf;
+    - one `arith.addf` of a mask (`bias`) after all factors, before or after the
+      select, broadcast over any dimensions, whose gradient nobody computes;
     - `softmax` along the keys, and `dot_general` with the values;
     - `extf`, `truncf` and `transpose` between any of them.
 
@@ -68,8 +70,8 @@ def FuseAttentionPass : Pass<"mpcomm-fuse-attention", "::mlir::ModuleOp"> {
     ```
 
     Counts: a passed remark `FusedAttention` for each attention (samples, heads,
-    rows, depth, whether masked, whether with its gradient, bytes of scores and
-    probabilities that are not kept), a missed remark `AttentionNotFused` with
+    rows, depth, whether masked, whether with a bias, whether with its gradient,
+    bytes of scores that are not kept), a missed remark `AttentionNotFused` with
     the reason for each softmax between two products that is not fused.
   }];
   let options = [

@@ -61,20 +61,20 @@ public:
     return TransposeOp::create(builder, result, Dims{0, 2, 1, 3});
   }
 
-  /// Scaled and masked, in the type of sums.
+  /// Scaled, with the bias, and masked, in the type of sums.
   Value scores() {
     Value scores = scaled(scoresOf(op.getQuery(), op.getKey()));
+    if (Value bias = op.getBias())
+      scores = arith::AddFOp::create(
+          builder, scores,
+          BroadcastInDimOp::create(builder, scores.getType(),
+                                   cast(bias, sumType), Dims{0, 1, 2, 3}));
     if (!op.getMask())
       return scores;
     auto type = ::cast<RankedTensorType>(scores.getType());
     Value mask = BroadcastInDimOp::create(
         builder, type.clone(builder.getI1Type()), op.getMask(), Dims{2, 3});
-    auto format = ::cast<FloatType>(sumType);
-    Value leftOut = splat(
-        type,
-        builder.getFloatAttr(format, APFloat::getInf(format.getFloatSemantics(),
-                                                     /*Negative=*/true)));
-    return arith::SelectOp::create(builder, mask, scores, leftOut);
+    return arith::SelectOp::create(builder, mask, scores, lowest(type));
   }
 
   Value scaled(Value scores) {
@@ -85,21 +85,38 @@ public:
   }
 
   Value probabilities(Value scores) {
-    return SoftmaxOp::create(builder, scores.getType(), scores,
-                             builder.getI64IntegerAttr(3));
+    auto type = ::cast<RankedTensorType>(scores.getType());
+    Value result =
+        SoftmaxOp::create(builder, type, scores, builder.getI64IntegerAttr(3));
+    if (!op.getSafe())
+      return result;
+    Value most = maximum(scores);
+    Value isNone =
+        arith::CmpFOp::create(builder, arith::CmpFPredicate::OEQ, most,
+                              lowest(::cast<RankedTensorType>(most.getType())));
+    isNone = BroadcastInDimOp::create(builder, type.clone(builder.getI1Type()),
+                                      isNone, Dims{0, 1, 2});
+    return arith::SelectOp::create(
+        builder, isNone, splat(type, builder.getFloatAttr(sumType, 0)), result);
   }
 
-  /// The logarithm of each row's sum of exponentials.
+  /// The logarithm of each row's sum of exponentials; with a bias in two parts.
   Value lse(Value scores) {
     auto type = ::cast<RankedTensorType>(scores.getType());
-    Value maximum = ReduceOp::create(builder, Reduction::Max, scores, Dims(3));
+    Value most = maximum(scores);
     Value below = arith::SubFOp::create(
         builder, scores,
-        BroadcastInDimOp::create(builder, type, maximum, Dims{0, 1, 2}));
+        BroadcastInDimOp::create(builder, type, most, Dims{0, 1, 2}));
     Value sum = ReduceOp::create(builder, Reduction::Sum,
                                  math::ExpOp::create(builder, below), Dims(3));
-    return arith::AddFOp::create(builder, maximum,
-                                 math::LogOp::create(builder, sum));
+    Value log = math::LogOp::create(builder, sum);
+    if (!op.getBias())
+      return arith::AddFOp::create(builder, most, log);
+    SmallVector<int64_t> shape(type.getShape());
+    shape.back() = 1;
+    Value parts[] = {reshapeTo(builder, builder.getLoc(), most, shape),
+                     reshapeTo(builder, builder.getLoc(), log, shape)};
+    return ConcatenateOp::create(builder, parts, 3);
   }
 
   Value cast(Value value, Type type) {
@@ -107,6 +124,17 @@ public:
   }
 
 private:
+  Value maximum(Value scores) {
+    return ReduceOp::create(builder, Reduction::Max, scores, Dims(3));
+  }
+
+  Value lowest(RankedTensorType type) {
+    auto format = ::cast<FloatType>(sumType);
+    return splat(type, builder.getFloatAttr(
+                           format, APFloat::getInf(format.getFloatSemantics(),
+                                                   /*Negative=*/true)));
+  }
+
   Value splat(RankedTensorType type, Attribute number) {
     return arith::ConstantOp::create(builder,
                                      DenseElementsAttr::get(type, number));
@@ -167,7 +195,7 @@ template <typename Op> struct CallAttention : public OpRewritePattern<Op> {
     }
     rewriter.replaceOpWithNewOp<mprt::AttentionOp>(
         op, op->getResultTypes(), op->getName().stripDialect(), op.getScale(),
-        op->getOperands(), outputs);
+        op.getSafe(), op->getOperands(), outputs);
     return success();
   }
 };

@@ -74,6 +74,10 @@ bool AttentionMatcher::readScoresGradient(Value current, const Labels &labels,
       if (!readScoresGradientProduct(product, use.getOperandNumber() == 0,
                                      labels, factor))
         return false;
+    } else if (bias) {
+      return fail("the mask that is added needs a gradient: the gradients of "
+                  "scores have another user, " +
+                  user->getName().getStringRef());
     } else {
       return failUser("gradients of scores", user);
     }

@@ -16,6 +16,8 @@ using namespace mpcomm;
 
 /// Copies of views that passes make are a few ops long.
 static constexpr int kMostOpsOfCopies = 8;
+/// So are the ways from an addition to the product that scores come from.
+static constexpr int kMostOpsOfScores = 32;
 
 static bool isSameWithin(Value a, Value b, int depth) {
   if (a == b)
@@ -160,6 +162,99 @@ bool AttentionMatcher::isMask(Value condition, const Labels &labels,
          isSameValue(mask->value, condition);
 }
 
+static bool isLowest(const APFloat &number) {
+  return number.isInfinity() && number.isNegative();
+}
+
+static Value passCasts(Value value) {
+  while (isa_and_nonnull<arith::ExtFOp, arith::TruncFOp>(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  return value;
+}
+
+/// Rows whose largest score is -inf may get zeros from a select, as in
+/// PyTorch's _safe_softmax.
+void AttentionMatcher::readSafe() {
+  probabilities = softmax;
+  Value result = softmax;
+  while (result.hasOneUse() &&
+         isa<arith::ExtFOp, arith::TruncFOp>(*result.user_begin()))
+    result = result.user_begin()->getResult(0);
+  if (!result.hasOneUse())
+    return;
+  auto select = dyn_cast<arith::SelectOp>(*result.user_begin());
+  if (!select || select.getFalseValue() != result ||
+      !isSplatOf(select.getTrueValue(),
+                 [](const APFloat &number) { return number.isZero(); }))
+    return;
+  auto broadcast = select.getCondition().getDefiningOp<BroadcastInDimOp>();
+  if (!broadcast)
+    return;
+  // All dimensions but that of the softmax, in order.
+  Labels others =
+      llvm::to_vector(llvm::seq<int64_t>(0, softmax.getType().getRank()));
+  others.erase(others.begin() + softmax.getDim());
+  auto compare = broadcast.getInput().getDefiningOp<arith::CmpFOp>();
+  if (!compare || broadcast.getDims() != ArrayRef(others) ||
+      compare.getPredicate() != arith::CmpFPredicate::OEQ ||
+      !isSplatOf(compare.getRhs(), isLowest))
+    return;
+  auto most = passCasts(compare.getLhs()).getDefiningOp<ReduceOp>();
+  if (!most || !most->hasOneUse() || most.getReduction() != Reduction::Max ||
+      most.getDims() !=
+          ArrayRef<int64_t>(static_cast<int64_t>(softmax.getDim())) ||
+      passCasts(most.getInput()) != passCasts(softmax.getInput()))
+    return;
+  isSafe = true;
+  probabilities = select.getResult();
+  rowMaximum = most;
+}
+
+/// Whether scores have another user than the next op towards the softmax.
+bool AttentionMatcher::hasOtherUsers(Value scores) const {
+  auto isOfMaximum = [&](Operation *user) {
+    while (isa<arith::ExtFOp, arith::TruncFOp>(user) && user->hasOneUse())
+      user = *user->user_begin();
+    return user == rowMaximum;
+  };
+  return llvm::count_if(scores.getUses(), [&](OpOperand &use) {
+           return !isOfMaximum(use.getOwner());
+         }) != 1;
+}
+
+/// The operand that scores come through an op from, between their product and
+/// the softmax; null where there is none, or more than one.
+static Value getScores(Operation *op) {
+  Value scaled;
+  if (isa<arith::ExtFOp, arith::TruncFOp, TransposeOp>(op))
+    return op->getOperand(0);
+  if (getFactor(op, scaled))
+    return scaled;
+  auto select = dyn_cast<arith::SelectOp>(op);
+  if (select && isSplatOf(select.getFalseValue(), isLowest))
+    return select.getTrueValue();
+  if (select && isSplatOf(select.getTrueValue(), isLowest))
+    return select.getFalseValue();
+  return Value();
+}
+
+/// Whether scores are what `value` comes from. Counts the ops that are read.
+static bool leadsToProduct(Value value, int &steps) {
+  while (!value.getDefiningOp<DotGeneralOp>()) {
+    Operation *op = value.getDefiningOp();
+    if (!op || ++steps > kMostOpsOfScores)
+      return false;
+    if (isa<arith::AddFOp>(op))
+      return llvm::any_of(op->getOperands(), [&](Value operand) {
+        return leadsToProduct(operand, steps);
+      });
+    value = getScores(op);
+    if (!value)
+      return false;
+  }
+  return true;
+}
+
 /// From the softmax up to the product of queries and keys, and down again with
 /// labels.
 bool AttentionMatcher::readScores() {
@@ -168,28 +263,24 @@ bool AttentionMatcher::readScores() {
   DotGeneralOp product;
   while (!product) {
     Operation *op = current.getDefiningOp();
-    Value scaled;
     if (!op || op->getBlock() != softmax->getBlock())
       return false;
     product = dyn_cast<DotGeneralOp>(op);
     if (product)
       break;
     chain.push_back(op);
-    if (isa<arith::ExtFOp, arith::TruncFOp, TransposeOp>(op)) {
-      current = op->getOperand(0);
-    } else if (getFactor(op, scaled)) {
-      current = scaled;
-    } else if (auto select = dyn_cast<arith::SelectOp>(op)) {
-      auto isLeftOut = [](const APFloat &number) {
-        return number.isInfinity() && number.isNegative();
-      };
-      if (isSplatOf(select.getFalseValue(), isLeftOut))
-        current = select.getTrueValue();
-      else if (isSplatOf(select.getTrueValue(), isLeftOut))
-        current = select.getFalseValue();
-      else
-        return fail("a select gives something other than -inf to what it "
-                    "leaves out");
+    if (Value scores = getScores(op)) {
+      current = scores;
+    } else if (isa<arith::SelectOp>(op)) {
+      return fail("a select gives something other than -inf to what it leaves "
+                  "out");
+    } else if (isa<arith::AddFOp>(op) &&
+               llvm::any_of(op->getOperands(), [&](Value operand) {
+                 int steps = 0;
+                 current = operand;
+                 return leadsToProduct(operand, steps);
+               })) {
+      continue; // to the first operand that does
     } else {
       // Only what is close to attention is worth a reason.
       bool isNear = llvm::any_of(op->getOperands(), [](Value operand) {
@@ -209,13 +300,21 @@ bool AttentionMatcher::readScores() {
   Labels labels = llvm::to_vector(llvm::seq<int64_t>(0, numBatch + 2));
   Value result = product;
   for (Operation *op : llvm::reverse(chain)) {
-    if (!result.hasOneUse())
+    if (hasOtherUsers(result))
       return fail("the scores have more than one user");
     Value scaled;
     if (auto transpose = dyn_cast<TransposeOp>(op)) {
       labels = transposed(labels, transpose);
     } else if (std::optional<double> factor = getFactor(op, scaled)) {
+      if (bias && *factor != 1)
+        return fail("the scores are scaled after a mask is added");
       scale *= *factor;
+    } else if (isa<arith::AddFOp>(op)) {
+      if (bias)
+        return fail("more than one mask is added to the scores");
+      bias.emplace();
+      bias->value = op->getOperand(op->getOperand(0) == result ? 1 : 0);
+      bias->labels = labels;
     } else if (auto select = dyn_cast<arith::SelectOp>(op)) {
       if (mask)
         return fail("there is more than one mask");
@@ -226,7 +325,7 @@ bool AttentionMatcher::readScores() {
     }
     result = op->getResult(0);
   }
-  if (!result.hasOneUse())
+  if (hasOtherUsers(result))
     return fail("the scores have more than one user");
   keyLabel = labels[softmax.getDim()];
   if (keyLabel < numBatch)
@@ -241,6 +340,19 @@ bool AttentionMatcher::readScores() {
   return true;
 }
 
+/// Puts a broadcast that makes `value` into the labels of its dimensions.
+static bool passBroadcast(Value &value, Labels &labels) {
+  auto broadcast = value.getDefiningOp<BroadcastInDimOp>();
+  if (!broadcast)
+    return false;
+  Labels own;
+  for (int64_t dim : broadcast.getDims())
+    own.push_back(labels[dim]);
+  labels = own;
+  value = broadcast.getInput();
+  return true;
+}
+
 /// What the mask is broadcast from, which may differ by rows alone.
 bool AttentionMatcher::readMask() {
   if (!mask)
@@ -249,12 +361,7 @@ bool AttentionMatcher::readMask() {
   Labels labels = mask->labels;
   if (!isa<RankedTensorType>(source.getType()))
     return fail("the mask is a scalar");
-  while (auto broadcast = source.getDefiningOp<BroadcastInDimOp>()) {
-    Labels own;
-    for (int64_t dim : broadcast.getDims())
-      own.push_back(labels[dim]);
-    labels = own;
-    source = broadcast.getInput();
+  while (passBroadcast(source, labels)) {
   }
   auto type = cast<RankedTensorType>(source.getType());
   for (auto [label, size] : llvm::zip_equal(labels, type.getShape())) {
@@ -265,6 +372,41 @@ bool AttentionMatcher::readMask() {
     mask->sourceLabels.push_back(label);
   }
   mask->source = source;
+  return true;
+}
+
+/// What the bias is broadcast and cast from.
+bool AttentionMatcher::readBias() {
+  if (!bias)
+    return true;
+  if (getElementTypeOrSelf(bias->value.getType()).isF64())
+    return fail("a mask of f64 is added");
+  Value source = bias->value;
+  Labels labels = bias->labels;
+  while (true) {
+    if (passBroadcast(source, labels))
+      continue;
+    if (auto transpose = source.getDefiningOp<TransposeOp>()) {
+      Labels own(labels.size());
+      for (auto [label, dim] : llvm::zip_equal(labels, transpose.getDims()))
+        own[dim] = label;
+      labels = own;
+    } else if (isa_and_nonnull<arith::ExtFOp, arith::TruncFOp>(
+                   source.getDefiningOp())) {
+      bias->casts.push_back(getElementTypeOrSelf(source.getType()));
+    } else {
+      break;
+    }
+    source = source.getDefiningOp()->getOperand(0);
+  }
+  auto type = cast<RankedTensorType>(source.getType());
+  for (auto [label, size] : llvm::zip_equal(labels, type.getShape())) {
+    bias->sourceLabels.emplace_back();
+    if (size != 1)
+      bias->sourceLabels.back() = label;
+  }
+  bias->source = source;
+  std::reverse(bias->casts.begin(), bias->casts.end());
   return true;
 }
 
@@ -320,9 +462,10 @@ bool AttentionMatcher::readProbabilities(Value probabilities,
 }
 
 bool AttentionMatcher::match() {
-  if (!readScores() || !readMask())
+  readSafe();
+  if (!readScores() || !readMask() || !readBias())
     return false;
-  if (!readProbabilities(softmax, softmaxLabels))
+  if (!readProbabilities(probabilities, softmaxLabels))
     return false;
   if (!output.op)
     return false;

@@ -67,6 +67,18 @@ struct AttentionMask {
   Labels sourceLabels;
 };
 
+/// What is added to scores, in the order of `labels`.
+struct AttentionBias {
+  mlir::Value value;
+  Labels labels;
+  /// What is broadcast to it, and the labels of its dimensions; no label where
+  /// they have one element.
+  mlir::Value source;
+  llvm::SmallVector<std::optional<int64_t>> sourceLabels;
+  /// The types to which `source` is cast, one after the other.
+  llvm::SmallVector<mlir::Type> casts;
+};
+
 class AttentionMatcher {
 public:
   explicit AttentionMatcher(SoftmaxOp softmax) : softmax(softmax) {}
@@ -85,6 +97,9 @@ public:
   RowOperand query, key, value;
   double scale = 1;
   std::optional<AttentionMask> mask;
+  std::optional<AttentionBias> bias;
+  /// Whether rows that are all -inf have probabilities of 0.
+  bool isSafe = false;
   RowProduct output;
   /// Of the product of queries and keys.
   mlir::RankedTensorType scoresType;
@@ -106,8 +121,11 @@ private:
                 user->getName().getStringRef());
   }
 
+  void readSafe();
+  bool hasOtherUsers(mlir::Value scores) const;
   bool readScores();
   bool readMask();
+  bool readBias();
   bool readProbabilities(mlir::Value value, const Labels &labels);
   bool readProbabilityProduct(DotGeneralOp op, bool isLhs,
                               const Labels &labels);
@@ -126,6 +144,10 @@ private:
   bool follow() { return ++followed <= 1000 || fail("too many ops follow it"); }
 
   SoftmaxOp softmax;
+  /// The softmax, or what has its zeros.
+  mlir::Value probabilities;
+  /// What tells rows of -inf alone (`isSafe`).
+  mlir::Operation *rowMaximum = nullptr;
   int followed = 0;
   int64_t numBatch = 0, queryLabel = 0, keyLabel = 0;
   Labels softmaxLabels;

@@ -102,6 +102,8 @@ public:
   explicit AttentionFuser(AttentionMatcher &found)
       : found(found), form(chooseForm()) {}
 
+  /// Whether the bias would have to be repeated for samples or heads.
+  bool repeatsBias() const { return form.isFlat && isBiasOfSomeBatch(); }
   /// Whether kernels of GPUs take it.
   bool hasKernel() const {
     return mprt::isAttentionSupported(form.getRowsType(found.query),
@@ -114,6 +116,8 @@ private:
   RowForm chooseForm() const;
   void takeFactor(RowOperand &operand, RowProduct &gradient);
   Value getMask(OpBuilder &builder) const;
+  bool isBiasOfSomeBatch() const;
+  Value getBias(OpBuilder &builder) const;
   void replace(OpBuilder &builder, RowProduct product, Value rows,
                int64_t rowLabel) const;
   void eraseDead(ArrayRef<Operation *> ops) const;
@@ -132,7 +136,8 @@ RowForm AttentionFuser::chooseForm() const {
   if (found.getNumBatch() == 1)
     forms.push_back({false, {}, 0});
   auto countTransposes = [&](const RowForm &form) {
-    int64_t count = 0;
+    // Never rather a bias for each sample and head.
+    int64_t count = form.isFlat && isBiasOfSomeBatch() ? 4 : 0;
     for (const RowOperand *operand :
          {&found.query, &found.key, &found.value, &found.grad})
       if (operand->value)
@@ -261,6 +266,72 @@ Value AttentionFuser::getMask(OpBuilder &builder) const {
   return arith::XOrIOp::create(builder, loc, value, ones);
 }
 
+/// Whether the bias differs along some batching dimensions but not along all.
+bool AttentionFuser::isBiasOfSomeBatch() const {
+  if (!found.bias)
+    return false;
+  bool isAny = false, isAll = true;
+  for (int64_t label = 0; label < found.getNumBatch(); ++label) {
+    bool is = llvm::is_contained(found.bias->sourceLabels,
+                                 std::optional<int64_t>(label));
+    isAny |= is;
+    isAll &= is || found.query.getSize(found.query.batch[label]) == 1;
+  }
+  return isAny && !isAll;
+}
+
+/// The bias as the op wants it, [B, H, Sq, Sk] or ones; null where there is
+/// none.
+Value AttentionFuser::getBias(OpBuilder &builder) const {
+  if (!found.bias)
+    return Value();
+  const AttentionBias &bias = *found.bias;
+  Location loc = bias.source.getLoc();
+  SmallVector<int64_t> order;
+  if (form.isFlat)
+    llvm::append_range(order, llvm::seq<int64_t>(0, found.getNumBatch()));
+  else if (form.sample)
+    order = {*form.sample, form.head};
+  else
+    order = {form.head};
+  order.append({found.getQueryLabel(), found.getKeyLabel()});
+  // A last cast to a wider type, the op makes itself.
+  Value value = bias.source;
+  ArrayRef<Type> casts = bias.casts;
+  auto widthOf = [](Type type) { return type.getIntOrFloatBitWidth(); };
+  while (!casts.empty()) {
+    Type from = casts.size() == 1 ? typeOf(value).getElementType()
+                                  : casts[casts.size() - 2];
+    if (widthOf(from) < 16 || widthOf(from) > widthOf(casts.back()))
+      break;
+    casts = casts.drop_back();
+  }
+  for (Type type : casts)
+    value = castFloat(builder, loc, value, type);
+  SmallVector<int64_t> present, sizes, dims, shape;
+  for (auto [label, size] :
+       llvm::zip_equal(bias.sourceLabels, typeOf(value).getShape()))
+    if (label) {
+      present.push_back(*label);
+      sizes.push_back(size);
+    }
+  for (int64_t label : order) {
+    auto place = llvm::find(present, label);
+    if (place != present.end())
+      dims.push_back(place - present.begin());
+    shape.push_back(place == present.end() ? 1 : sizes[dims.back()]);
+  }
+  value = transpose(builder, reshapeTo(builder, loc, value, sizes), dims);
+  ArrayRef<int64_t> batch = ArrayRef(shape).drop_back(2);
+  SmallVector<int64_t> whole;
+  if (form.isFlat)
+    whole = {llvm::product_of(batch), 1};
+  else
+    whole = {form.sample ? batch[0] : 1, batch.back()};
+  llvm::append_range(whole, ArrayRef(shape).take_back(2));
+  return reshapeTo(builder, loc, value, whole);
+}
+
 //===----------------------------------------------------------------------===//
 // The ops
 //===----------------------------------------------------------------------===//
@@ -288,17 +359,19 @@ AttentionOp AttentionFuser::run() {
   OpBuilder builder(found.output.op);
   Value query = form.getRows(builder, found.query),
         key = form.getRows(builder, found.key),
-        value = form.getRows(builder, found.value), mask = getMask(builder);
+        value = form.getRows(builder, found.value), mask = getMask(builder),
+        bias = getBias(builder);
   FloatAttr scale = builder.getF64FloatAttr(found.scale);
+  UnitAttr safe = found.isSafe ? builder.getUnitAttr() : UnitAttr();
   auto attention = AttentionOp::create(builder, found.output.op.getLoc(), query,
-                                       key, value, mask, scale);
+                                       key, value, mask, bias, scale, safe);
   replace(builder, found.output, attention.getResult(), found.getQueryLabel());
   if (found.hasGradient()) {
     builder.setInsertionPoint(found.firstOfGradient);
     Value grad = form.getRows(builder, found.grad);
     auto gradient = AttentionGradOp::create(
         builder, found.firstOfGradient->getLoc(), grad, query, key, value,
-        attention.getResult(), attention.getLse(), mask, scale);
+        attention.getResult(), attention.getLse(), mask, bias, scale, safe);
     replace(builder, found.queryGrad, gradient.getQueryGrad(),
             found.getQueryLabel());
     replace(builder, found.keyGrad, gradient.getKeyGrad(), found.getKeyLabel());
@@ -344,6 +417,9 @@ StringRef FuseAttention::getObjection(const AttentionFuser &fuser) const {
     return "it would round less, which numerics=exact does not allow";
   if (shapes == AttentionShapes::Kernels && !fuser.hasKernel())
     return "no kernel takes its shape";
+  if (fuser.repeatsBias())
+    return "the mask that is added would have to be repeated for samples or "
+           "heads";
   return "";
 }
 
@@ -377,6 +453,7 @@ void FuseAttention::fuse(func::FuncOp function, SoftmaxOp op) {
       << remark::metric("columns", attention.getKey().getType().getDimSize(1))
       << remark::metric("heads", shape[2]) << remark::metric("depth", shape[3])
       << remark::metric("masked", attention.getMask() ? 1 : 0)
+      << remark::metric("biased", attention.getBias() ? 1 : 0)
       << remark::metric("gradient", hasGradient ? 1 : 0)
       << remark::metric("scoresBytes", bytes);
 }

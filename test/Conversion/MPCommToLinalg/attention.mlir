@@ -53,3 +53,21 @@ func.func @empty(%q: tensor<2x8x3x16xf16>, %k: tensor<2x0x3x16xf16>) -> (tensor<
   %dq, %dk, %dv = mpcomm.attention_grad %q, %q, %k, %k, %o, %l scale = 0.25 : (tensor<2x8x3x16xf16>, tensor<2x8x3x16xf16>, tensor<2x0x3x16xf16>, tensor<2x0x3x16xf16>, tensor<2x8x3x16xf16>, tensor<2x3x8xf32>) -> (tensor<2x8x3x16xf16>, tensor<2x0x3x16xf16>, tensor<2x0x3x16xf16>)
   return %dq, %dk : tensor<2x8x3x16xf16>, tensor<2x0x3x16xf16>
 }
+
+// A bias is added to what is scaled, in f32; lse is in two parts. Rows of -inf
+// alone have probabilities of 0 with `safe`.
+// CHECK-LABEL: func.func @bias(
+// CUDA: mprt.attention "attention" scale = 2.500000e-01 safe ins(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : {{.*}}, tensor<2x1x1x8xbf16>) outs({{.*}} : tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>)
+// HOST: %[[LOWEST:.*]] = arith.constant 0xFF800000 : f32
+// HOST: arith.mulf
+// HOST: arith.extf %{{.*}} : bf16 to f32
+// HOST: arith.addf
+// HOST: %[[NONE:.*]] = arith.cmpf oeq, %{{.*}}, %[[LOWEST]]
+// HOST: arith.select
+// HOST: tensor.insert_slice {{.*}} : tensor<2x3x8x1xf32> into tensor<2x3x8x2xf32>
+// HOST: tensor.insert_slice {{.*}}[0, 0, 0, 1] {{.*}} : tensor<2x3x8x1xf32> into tensor<2x3x8x2xf32>
+// CHECK: return {{.*}} tensor<2x3x8x2xf32>
+func.func @bias(%q: tensor<2x8x3x16xbf16>, %b: tensor<2x1x1x8xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>) {
+  %o, %l = mpcomm.attention %q, %q, %q bias %b scale = 0.25 safe : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x1x1x8xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>)
+  return %o, %l : tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>
+}

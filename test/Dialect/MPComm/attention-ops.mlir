@@ -29,3 +29,16 @@ func.func @empty(%q: tensor<0x4x2x0xf16>, %k: tensor<0x0x2x0xf16>) {
   %0, %1 = mpcomm.attention %q, %k, %k scale = 1.0 : (tensor<0x4x2x0xf16>, tensor<0x0x2x0xf16>, tensor<0x0x2x0xf16>) -> (tensor<0x4x2x0xf16>, tensor<0x2x4xf32>)
   return
 }
+
+// A bias, of all scores or the same along some dimensions, beside a mask or
+// alone; lse is in two parts then.
+// CHECK-LABEL: func.func @bias
+func.func @bias(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xbf16>, %m: tensor<8x6xi1>, %b: tensor<2x1x1x6xf32>, %c: tensor<2x3x8x6xbf16>, %l: tensor<2x3x8x2xf32>) {
+  // CHECK: mpcomm.attention %{{.*}}, %{{.*}}, %{{.*}} bias %{{.*}} scale = 2.500000e-01 : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x1x1x6xf32>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>)
+  %0, %1 = mpcomm.attention %q, %k, %k bias %b scale = 0.25 : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x1x1x6xf32>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>)
+  // CHECK: mpcomm.attention %{{.*}}, %{{.*}}, %{{.*}} mask %{{.*}} bias %{{.*}} scale = 1.000000e+00 safe : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<8x6xi1>, tensor<2x3x8x6xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>)
+  %2, %3 = mpcomm.attention %q, %k, %k mask %m bias %c scale = 1.0 safe : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<8x6xi1>, tensor<2x3x8x6xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>)
+  // CHECK: mpcomm.attention_grad %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} mask %{{.*}} bias %{{.*}} scale = 1.000000e+00 safe : ({{.*}}, tensor<2x3x8x2xf32>, tensor<8x6xi1>, tensor<2x3x8x6xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>)
+  %dq, %dk, %dv = mpcomm.attention_grad %q, %q, %k, %k, %q, %l mask %m bias %c scale = 1.0 safe : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>, tensor<8x6xi1>, tensor<2x3x8x6xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>)
+  return
+}

@@ -112,6 +112,52 @@ func.func @attention_grad_c3(%g: tensor<2x8x3x16xbf16>, %q: tensor<2x8x3x16xbf16
 
 func.func @attention_not_i1(%q: tensor<2x8x3x16xbf16>, %m: tensor<8x8xi8>) {
   // expected-error @below {{operand #3 must be statically shaped tensor of 1-bit signless integer values and at most 2^48 elements, but got 'tensor<8x8xi8>'}}
-  %0, %1 = "mpcomm.attention"(%q, %q, %q, %m) {scale = 1.0 : f64} : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<8x8xi8>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)
+  %0, %1 = "mpcomm.attention"(%q, %q, %q, %m) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>, scale = 1.0 : f64} : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<8x8xi8>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c5_rank(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xbf16>, %v: tensor<2x6x3x16xbf16>, %b: tensor<8x6xf32>) {
+  // expected-error @below {{expects a bias of rank 4, each dimension 1 or that of the scores, 'tensor<2x3x8x6xbf16>', got 'tensor<8x6xf32>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0, %1 = mpcomm.attention %q, %k, %v bias %b scale = 1.0 : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<8x6xf32>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c5_shape(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xbf16>, %v: tensor<2x6x3x16xbf16>, %b: tensor<2x1x6x8xf32>) {
+  // expected-error @below {{expects a bias of rank 4, each dimension 1 or that of the scores, 'tensor<2x3x8x6xbf16>', got 'tensor<2x1x6x8xf32>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0, %1 = mpcomm.attention %q, %k, %v bias %b scale = 1.0 : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x1x6x8xf32>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c5_wide(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xbf16>, %v: tensor<2x6x3x16xbf16>, %b: tensor<2x3x8x6xf64>) {
+  // expected-error @below {{expects a bias of at least 16 bits, and no more than 'f32', got 'tensor<2x3x8x6xf64>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0, %1 = mpcomm.attention %q, %k, %v bias %b scale = 1.0 : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x3x8x6xf64>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c5_narrow(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xbf16>, %v: tensor<2x6x3x16xbf16>, %b: tensor<2x3x8x6xf8E4M3FN>) {
+  // expected-error @below {{expects a bias of at least 16 bits, and no more than 'f32', got 'tensor<2x3x8x6xf8E4M3FN>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0, %1 = mpcomm.attention %q, %k, %v bias %b scale = 1.0 : (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x3x8x6xf8E4M3FN>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>)
+  return
+}
+
+// -----
+
+// With a bias, lse is in two parts.
+func.func @attention_grad_c3_bias(%g: tensor<2x8x3x16xbf16>, %q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xbf16>, %v: tensor<2x6x3x16xbf16>, %o: tensor<2x8x3x16xbf16>, %l: tensor<2x3x8xf32>, %b: tensor<1x1x8x6xf32>) {
+  // expected-error @below {{expects an lse of type 'tensor<2x3x8x2xf32>', got 'tensor<2x3x8xf32>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %0, %1, %2 = mpcomm.attention_grad %g, %q, %k, %v, %o, %l bias %b scale = 1.0 : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>, tensor<1x1x8x6xf32>) -> (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>)
   return
 }

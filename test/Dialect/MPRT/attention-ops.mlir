@@ -25,3 +25,13 @@ func.func @grad(%q: memref<1x5x1x128xbf16>, %k: memref<1x7x1x128xbf16>, %l: memr
   mprt.attention "attention_grad" scale = -1.0 ins(%q, %q, %k, %k, %q, %l, %m : memref<1x5x1x128xbf16>, memref<1x5x1x128xbf16>, memref<1x7x1x128xbf16>, memref<1x7x1x128xbf16>, memref<1x5x1x128xbf16>, memref<1x1x5xf32>, memref<5x7xi1>) outs(%q, %k, %k : memref<1x5x1x128xbf16>, memref<1x7x1x128xbf16>, memref<1x7x1x128xbf16>)
   return
 }
+
+// A bias with a mask and without one.
+// CHECK-LABEL: func.func @bias(
+func.func @bias(%q: memref<2x8x3x16xbf16>, %k: memref<2x9x3x16xbf16>, %l: memref<2x3x8x2xf32>, %m: memref<8x9xi1>, %b: memref<1x3x1x9xf16>) {
+  // CHECK: mprt.attention "attention" scale = 2.500000e-01 safe ins(%{{.*}} : memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>, memref<1x3x1x9xf16>) outs(%{{.*}} : memref<2x8x3x16xbf16>, memref<2x3x8x2xf32>)
+  mprt.attention "attention" scale = 0.25 safe ins(%q, %k, %k, %b : memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>, memref<1x3x1x9xf16>) outs(%q, %l : memref<2x8x3x16xbf16>, memref<2x3x8x2xf32>)
+  // CHECK: mprt.attention "attention_grad" scale = 2.500000e-01 ins({{.*}} memref<2x3x8x2xf32>, memref<8x9xi1>, memref<1x3x1x9xf16>) outs(
+  mprt.attention "attention_grad" scale = 0.25 ins(%q, %q, %k, %k, %q, %l, %m, %b : memref<2x8x3x16xbf16>, memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x8x3x16xbf16>, memref<2x3x8x2xf32>, memref<8x9xi1>, memref<1x3x1x9xf16>) outs(%q, %k, %k : memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>)
+  return
+}

@@ -12,7 +12,7 @@ func.func @attention_c1(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16xbf16>, 
 // -----
 
 func.func @attention_c1_inputs(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<8x9xi1>, %a4: memref<8x9xi1>, %a5: memref<2x8x4x16xbf16>, %a6: memref<2x4x8xf32>) {
-  // expected-error @below {{expects 3 inputs, a mask after them or not, and 2 outputs for 'attention', got 5 and 2}}
+  // expected-error @below {{expects 3 inputs, a mask or a bias or both after them or not, and 2 outputs for 'attention', got 5 and 2}}
   mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2, %a3, %a4 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<8x9xi1>, memref<8x9xi1>) outs(%a5, %a6 : memref<2x8x4x16xbf16>, memref<2x4x8xf32>)
   return
 }
@@ -20,7 +20,7 @@ func.func @attention_c1_inputs(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16x
 // -----
 
 func.func @attention_c1_outputs(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x8x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x9x4x16xbf16>, %a4: memref<2x8x4x16xbf16>, %a5: memref<2x4x8xf32>, %a6: memref<2x8x4x16xbf16>, %a7: memref<2x9x4x16xbf16>, %a8: memref<2x9x4x16xbf16>, %a9: memref<8xf32>) {
-  // expected-error @below {{expects 6 inputs, a mask after them or not, and 3 outputs for 'attention_grad', got 6 and 4}}
+  // expected-error @below {{expects 6 inputs, a mask or a bias or both after them or not, and 3 outputs for 'attention_grad', got 6 and 4}}
   mprt.attention "attention_grad" scale = 0.25 ins(%a0, %a1, %a2, %a3, %a4, %a5 : memref<2x8x4x16xbf16>, memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x8x4x16xbf16>, memref<2x4x8xf32>) outs(%a6, %a7, %a8, %a9 : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<8xf32>)
   return
 }
@@ -158,5 +158,45 @@ func.func @attention_c4_scale(%a0: memref<2x8x4x16xbf16>, %a1: memref<2x9x4x16xb
 func.func @attention_c5(%a0: memref<2x8x4x16xbf16, strided<[?, 64, 16, 1]>>, %a1: memref<2x9x4x16xbf16>, %a2: memref<2x9x4x16xbf16>, %a3: memref<2x8x4x16xbf16, strided<[?, 64, 16, 1]>>, %a4: memref<2x4x8xf32>) {
   // expected-error @below {{expects buffers of static strides}}
   mprt.attention "attention" scale = 0.25 ins(%a0, %a1, %a2 : memref<2x8x4x16xbf16, strided<[?, 64, 16, 1]>>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>) outs(%a3, %a4 : memref<2x8x4x16xbf16, strided<[?, 64, 16, 1]>>, memref<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c1_biases(%q: memref<2x8x4x16xbf16>, %k: memref<2x9x4x16xbf16>, %b: memref<1x1x8x9xf32>, %l: memref<2x4x8x2xf32>) {
+  // expected-error @below {{got 5 and 2}}
+  mprt.attention "attention" scale = 0.25 ins(%q, %k, %k, %b, %b : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<1x1x8x9xf32>, memref<1x1x8x9xf32>) outs(%q, %l : memref<2x8x4x16xbf16>, memref<2x4x8x2xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_bias(%q: memref<2x8x4x16xbf16>, %k: memref<2x9x4x16xbf16>, %b: memref<8x9xf32>, %l: memref<2x4x8x2xf32>) {
+  // expected-error @below {{expects a bias of f32, bf16 or f16 whose dimensions are 1 or those of 'tensor<2x4x8x9xf32>', got 'memref<8x9xf32>'}}
+  mprt.attention "attention" scale = 0.25 ins(%q, %k, %k, %b : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<8x9xf32>) outs(%q, %l : memref<2x8x4x16xbf16>, memref<2x4x8x2xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_bias_shape(%q: memref<2x8x4x16xbf16>, %k: memref<2x9x4x16xbf16>, %b: memref<4x1x8x9xbf16>, %l: memref<2x4x8x2xf32>) {
+  // expected-error @below {{whose dimensions are 1 or those of 'tensor<2x4x8x9xbf16>', got 'memref<4x1x8x9xbf16>'}}
+  mprt.attention "attention" scale = 0.25 ins(%q, %k, %k, %b : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<4x1x8x9xbf16>) outs(%q, %l : memref<2x8x4x16xbf16>, memref<2x4x8x2xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_bias_type(%q: memref<2x8x4x16xbf16>, %k: memref<2x9x4x16xbf16>, %b: memref<1x1x8x9xi8>, %l: memref<2x4x8x2xf32>) {
+  // expected-error @below {{expects a bias of f32, bf16 or f16 whose}}
+  mprt.attention "attention" scale = 0.25 ins(%q, %k, %k, %b : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<1x1x8x9xi8>) outs(%q, %l : memref<2x8x4x16xbf16>, memref<2x4x8x2xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_bias_lse(%q: memref<2x8x4x16xbf16>, %k: memref<2x9x4x16xbf16>, %b: memref<1x1x8x9xf32>, %l: memref<2x4x8xf32>) {
+  // expected-error @below {{expects 'lse' of 'tensor<2x4x8x2xf32>', got 'memref<2x4x8xf32>'}}
+  mprt.attention "attention" scale = 0.25 ins(%q, %k, %k, %b : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<1x1x8x9xf32>) outs(%q, %l : memref<2x8x4x16xbf16>, memref<2x4x8xf32>)
   return
 }

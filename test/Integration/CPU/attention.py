@@ -2,14 +2,14 @@
 # RUN: %python %s %mpcomm-compile %mpcomm-run %t.dir
 #
 # Attention and its gradient, written as ops: what the formulas of mpcomm.attention give
-# in f64, in three types, with a mask and without, of a depth that kernels of GPUs take and
-# of one that they do not. Here on the processor; on the fake GPU in
-# ../CUDA/attention-ops.test.
+# in f64, in three types, with a mask, a bias, neither, and both (safe, and a row with nothing), of a
+# depth that kernels of GPUs take and of one that they do not. Here on the processor; on the
+# fake GPU in ../CUDA/attention-ops.test.
 #
 # Part of the mpcomm project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Operands are at most 1. Let S be the largest scaled score, P the largest gradient of a
-probability, G its largest difference from its row's mean, C the largest sum of a column's
+"""Operands are at most 1. Let S be the largest scaled score, with its bias or without, P the
+largest gradient of a probability, G its largest difference from its row's mean, C the largest sum of a column's
 probabilities, all of the exact values; u the unit roundoff of the operands' type,
 w = n 2^-24 for sums of up to n terms. A scaled score is off by at most
 e = u S + scale D w, each of its probabilities by the factor 1 + 2 e, and by 1 + u where it
@@ -44,15 +44,16 @@ def set_depth(depth):
     global D
     D, rows, columns = depth, (B, SQ, H, depth), (B, SK, H, depth)
     RESULTS.update(out=rows, lse=(B, H, SQ), dq=rows, dk=columns, dv=columns)
-    INPUTS.update(q=rows, k=columns, v=columns, g=rows, m=(SQ, SK))
+    INPUTS.update(q=rows, k=columns, v=columns, g=rows, m=(SQ, SK), a=(B, 1, SQ, SK))
 
 
 def tensor(shape, element):
     return "tensor<%sx%s>" % ("x".join(map(str, shape)), element)
 
 
-def make_step(element, masked):
+def make_step(element, masked, biased, safe):
     """The step: buffers of f32 come in, and what the ops give goes out."""
+    RESULTS["lse"] = (B, H, SQ, 2) if biased else (B, H, SQ)
     lines, arguments = [], ['%b: tensor<1xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "b"}']
     for name, shape in INPUTS.items():
         arguments.append('%%%s: %s {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "%s"}'
@@ -68,11 +69,14 @@ def make_step(element, masked):
     lines.append("%%zero = arith.constant dense<0.0> : %s" % tensor(INPUTS["m"], "f32"))
     lines.append("%%m.n = arith.cmpf one, %%m, %%zero : %s" % tensor(INPUTS["m"], "f32"))
     word, last = (" mask %m.n", ", " + mask) if masked else ("", "")
-    lines.append("%%out.n, %%lse = mpcomm.attention %%q.n, %%k.n, %%v.n%s scale = %r : (%s, %s, %s%s) -> (%s, %s)"
-                 % (word, SCALE, q, k, k, last, q, lse))  # fmt: skip
-    lines.append("%%dq.n, %%dk.n, %%dv.n = mpcomm.attention_grad %%g.n, %%q.n, %%k.n, %%v.n, %%out.n, %%lse%s scale = %r "
+    safely = " safe" * safe
+    if biased:
+        word, last = word + " bias %a", last + ", " + tensor(INPUTS["a"], "f32")
+    lines.append("%%out.n, %%lse = mpcomm.attention %%q.n, %%k.n, %%v.n%s scale = %r%s : (%s, %s, %s%s) -> (%s, %s)"
+                 % (word, SCALE, safely, q, k, k, last, q, lse))  # fmt: skip
+    lines.append("%%dq.n, %%dk.n, %%dv.n = mpcomm.attention_grad %%g.n, %%q.n, %%k.n, %%v.n, %%out.n, %%lse%s scale = %r%s "
                  ": (%s, %s, %s, %s, %s, %s%s) -> (%s, %s, %s)"
-                 % (word, SCALE, q, q, k, k, q, lse, last, q, k, k))  # fmt: skip
+                 % (word, SCALE, safely, q, q, k, k, q, lse, last, q, k, k))  # fmt: skip
     for name in ("out", "dq", "dk", "dv"):
         narrow, wide = tensor(RESULTS[name], element), tensor(RESULTS[name], "f32")
         lines.append("%%%s = arith.extf %%%s.n : %s to %s" % (name, name, narrow, wide))
@@ -82,6 +86,8 @@ def make_step(element, masked):
         for name in list("qkvg") + ["out", "dq", "dk", "dv"]:
             text = text.replace("%%%s.n" % name, "%%%s" % name)
     types = [tensor(shape, "f32") for shape in RESULTS.values()]
+    # That of a row with nothing may be NaN, with which a run ends.
+    returned = ["%lse.old" if safe and name == "lse" else "%" + name for name in RESULTS]
     results = ['%s {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "%s"}' % pair for pair in zip(types, RESULTS)]
     return """func.func @train_step(%s)
     -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"}, %s) {
@@ -89,7 +95,7 @@ def make_step(element, masked):
   %s
   return %%l, %s : tensor<f32>, %s
 }
-""" % (", ".join(arguments), ", ".join(results), text, ", ".join("%" + n for n in RESULTS), ", ".join(types))
+""" % (", ".join(arguments), ", ".join(results), text, ", ".join(returned), ", ".join(types))
 
 
 def at(values, shape, *index):
@@ -99,7 +105,7 @@ def at(values, shape, *index):
     return values[position]
 
 
-def compute(inputs, masked):
+def compute(inputs, masked, biased):
     """The formulas of the ops, and the sizes that bounds need."""
     largest = {"S": 0.0, "P": 0.0, "G": 0.0}
     columns = [0.0] * (B * H * SK)
@@ -121,9 +127,18 @@ def compute(inputs, masked):
         for h in range(H):
             for i in range(SQ):
                 kept = [j for j in range(SK) if not masked or at(inputs["m"], INPUTS["m"], i, j)]
+                if not kept:
+                    continue  # zeros, and nothing in gradients
                 scores = {j: SCALE * dot(row("q", b, i, h), row("k", b, j, h)) for j in kept}
+                largest["S"] = max([largest["S"]] + [abs(x) for x in scores.values()])
+                if biased:
+                    scores = {j: s + at(inputs["a"], INPUTS["a"], b, 0, i, j) for j, s in scores.items()}
                 lse = math.log(math.fsum(math.exp(s) for s in scores.values()))
-                add("lse", lse, b, h, i)
+                if biased:
+                    add("lse", max(scores.values()), b, h, i, 0)
+                    add("lse", lse - max(scores.values()), b, h, i, 1)
+                else:
+                    add("lse", lse, b, h, i)
                 p = {j: math.exp(s - lse) for j, s in scores.items()}
                 dp = {j: dot(row("g", b, i, h), row("v", b, j, h)) for j in kept}
                 mean = math.fsum(p[j] * dp[j] for j in kept)
@@ -181,22 +196,27 @@ def main(depth):
     # Each row keeps a column.
     inputs["m"] = [float(j == i or source.random() < 0.5) for i in range(SQ) for j in range(SK)]
     state = {name: (list(shape), inputs[name]) for name, shape in INPUTS.items()}
-    state.update({name: (list(shape), [0.0] * math.prod(shape)) for name, shape in RESULTS.items()})
-    write_tensors(path("w"), state)
+    last_row = inputs["m"][-SK:]
     write_tensors(path("d"), {"b": ([1], [0.0])})
     for element, u in UNITS.items():
-        for masked in (False, True):
+        for masked, biased, safe in ((False,) * 3, (True, False, False), (False, True, False), (True,) * 3):
             with open(path("step.mlir"), "w") as file:
-                file.write(make_step(element, masked))
+                file.write(make_step(element, masked, biased, safe))
+            # Of the last row nothing is kept then.
+            state["m"][1][-SK:] = [0.0] * SK if safe else last_row
+            state.update({name: (list(shape), [0.0] * math.prod(shape)) for name, shape in RESULTS.items()})
+            write_tensors(path("w"), state)
             program, options = compile_step()
             run(RUN, program, "--np", 1, "--weights", path("w"), "--data", path("d"), "--steps", 1,
                 "--quiet", "--save-weights", path("out"), *options)  # fmt: skip
-            results, largest = compute(inputs, masked)
+            results, largest = compute(inputs, masked, biased)
             found, bounds = read_tensors(path("out")), get_bounds(u, **largest)
             for name, expected in results.items():
-                worst = max(abs(a - b) for a, b in zip(found[name], expected))
-                print("depth %d, %s%s, %s: %.1e off (bound %.1e, largest %.1e)"
-                      % (D, element, " masked" if masked else "", name, worst, bounds[name], max(map(abs, expected))))  # fmt: skip
+                if safe and name == "lse":
+                    continue
+                worst = max(abs(a - b) if a == a else math.inf for a, b in zip(found[name], expected))
+                print("depth %d, %s%s%s, %s: %.1e off (bound %.1e, largest %.1e)"
+                      % (D, element, " masked" * masked, " biased, safe" * biased if safe else " biased" * biased, name, worst, bounds[name], max(map(abs, expected))))  # fmt: skip
                 if not worst <= bounds[name]:
                     sys.exit("too much")
 

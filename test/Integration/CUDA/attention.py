@@ -30,6 +30,14 @@ In the backward pass (lse is given) P is off by r P, dP - delta by g = (D + 1) e
 
 and each result is rounded (u, t). 1.05 times that leaves room for what is not of first order.
 
+With a bias b, x = scale s + b is a fused product, off by d = (D + 1) e A + e |x|; m is off by
+the row's largest d. What is b exactly is not off at all: where A is below 2^-26 |b|, both
+are b rounded. Subtracting, a rounded constant and the product add 3 e |x - m|, so that r = d
++ max d + 3 e |x - m| + 2^-22 of those x within 150 of m; the exponential of others is 0 in
+f32, and e^-150 of it negligible. m and l = sum exp(x - m) are given apart: m is off by max d,
+log l by (1 + T) r + Sk e + 2^-21 + 4 e |log l|; in the backward pass P is off by d + the
+rounding of m + 3 e |x - m| + 4 e |log l| + 2^-22.
+
 `attention.py ... <seed> [<chip> [<word>]]` runs the cases whose names contain the word, with the
 code of a chip; those for sm_90a are those that warpgroups compute."""
 
@@ -50,7 +58,8 @@ E32, UNIT, TINY = 2.0**-24, {"bf16": 2.0**-8, "f16": 2.0**-11}, {"bf16": 2.0**-1
 FILLING = 0x3C2A  # of what lies between rows
 
 # Name, type, batch, rows, columns, heads, size, mask, layout, scale; processors, which
-# decide how many rows a block has.
+# decide how many rows a block has; perhaps what else there is. A bias has a type, dimensions of
+# those of batch, heads, rows and columns that are not 1, a kind and a layout.
 CASES = [
     ("one", "bf16", 1, 1, 1, 1, 16, None, "plain", None, 132),
     ("row", "f16", 2, 1, 130, 1, 48, "random", "plain", None, 132),
@@ -77,7 +86,28 @@ CASES = [
     ("heads64", "bf16", 2, 100, 70, 2, 64, "causal", "heads", -0.2, 1),
     ("zero64", "f16", 1, 70, 65, 1, 64, "causal", "plain", 0.0, 132),
     ("cross128", "bf16", 2, 100, 200, 2, 128, "random", "heads", None, 1),
-]
+    ("safe", "bf16", 1, 37, 70, 1, 32, "random", "plain", None, 132, {"safe": True}),
+    ("bias", "bf16", 2, 64, 64, 2, 64, None, "plain", None, 132, {"bias": ("f32", "bhrc", "normal", "plain")}),
+    ("biasLarge", "bf16", 1, 128, 128, 1, 64, None, "qkv", None, 1, {"bias": ("bf16", "11rc", "normal", "plain")}),
+    ("biasOdd", "f16", 2, 37, 71, 2, 48, None, "odd", None, 132, {"bias": ("f32", "b1rc", "normal", "gap")}),
+    ("biasEven", "f16", 1, 70, 98, 2, 16, "random", "heads", 0.4, 132, {"bias": ("f16", "1hrc", "normal", "plain")}),
+    ("biasTurned", "bf16", 2, 66, 130, 1, 32, None, "plain", -0.3, 1, {"bias": ("f32", "bhrc", "normal", "turned")}),
+    ("biasTurnedOdd", "bf16", 1, 67, 64, 1, 32, None, "plain", None, 1, {"bias": ("bf16", "bhrc", "normal", "turned")}),
+    ("biasColumns", "bf16", 2, 130, 70, 2, 128, "causal", "plain", None, 132, {"bias": ("f32", "b11c", "padding", "plain")}),
+    ("biasRows", "f16", 2, 65, 40, 1, 80, None, "plain", None, 132, {"bias": ("f16", "bhr1", "normal", "plain")}),
+    ("biasOne", "bf16", 1, 20, 30, 2, 96, None, "plain", 0.0, 132, {"bias": ("f32", "1h11", "normal", "plain")}),
+    ("alibi", "bf16", 2, 100, 100, 2, 64, "causal", "qkv", None, 1, {"bias": ("f32", "1h1c", "alibi", "plain")}),
+    ("biasWide", "f16", 1, 128, 130, 1, 112, "blocks", "plain", None, 1, {"bias": ("bf16", "1hrc", "normal", "plain")}),
+    ("least", "bf16", 2, 70, 130, 2, 32, None, "plain", None, 132, {"bias": ("f32", "b1rc", "least", "plain")}),
+    ("leastNarrow", "bf16", 1, 64, 128, 1, 64, "random", "plain", None, 132, {"bias": ("bf16", "11rc", "least", "plain")}),
+    ("billion", "f16", 1, 70, 65, 1, 16, None, "plain", None, 132, {"bias": ("f32", "11rc", "billion", "plain")}),
+    ("infinite", "f16", 2, 67, 130, 1, 64, None, "plain", None, 132, {"bias": ("f32", "b1rc", "infinite", "plain")}),
+    ("infiniteSafe", "bf16", 1, 67, 70, 2, 64, None, "plain", None, 132,
+     {"bias": ("f16", "11rc", "infinite", "plain"), "safe": True}),
+]  # fmt: skip
+# What kinds of bias leave out with.
+LEAST = {"least": {"f32": float(np.finfo(np.float32).min), "bf16": -(2.0**128 - 2.0**120)}, "billion": {"f32": -1e9},
+         "infinite": {"f32": -np.inf, "bf16": -np.inf, "f16": -np.inf}, "padding": {"f32": -np.inf}}  # fmt: skip
 
 
 def strides_of(layout, positions, heads, size):
@@ -94,7 +124,9 @@ def strides_of(layout, positions, heads, size):
 
 
 class Case:
-    def __init__(self, name, dtype, batch, rows, columns, heads, size, mask, layout, scale, processors):
+    def __init__(self, name, dtype, batch, rows, columns, heads, size, mask, layout, scale, processors, others=None):
+        others = others or {}
+        self.safe, self.bias_spec, self.bias = others.get("safe", False), others.get("bias"), None
         self.name, self.dtype, self.layout, self.processors = name, dtype, layout, processors
         self.q_shape, self.k_shape = [batch, rows, heads, size], [batch, columns, heads, size]
         self.scale = size**-0.5 if scale is None else scale
@@ -115,10 +147,31 @@ class Case:
                 kept[64:128] = False
                 kept[128:, 128:] = True
             self.mask = kept
+        if self.bias_spec:
+            self.make_bias([batch, heads, rows, columns])
         self.reference()
 
-    def rounded(self, x):
-        if self.dtype == "f16":
+    def make_bias(self, scores):
+        dtype, dims, kind, _ = self.bias_spec
+        shape = [1 if dim == "1" else size for dim, size in zip(dims, scores)]
+        bias = 2 * self.rng.standard_normal(shape)
+        if kind == "alibi":
+            bias = -(2.0 ** -np.arange(1, 1 + shape[1])).reshape(-1, 1, 1) * np.arange(shape[3])[::-1] + np.zeros(shape)
+        elif kind != "normal":
+            out = self.rng.random(shape) < 0.5
+            if kind == "padding":
+                out[...] = np.arange(shape[3]) >= shape[3] - 7
+            else:
+                out[..., self.rng.integers(shape[2]), :] = True  # a row with nothing
+                out[..., :64, :64] |= out[..., :1, :1]  # perhaps whole tiles
+            bias = np.where(out, LEAST[kind][dtype], 0.0 if kind != "billion" else bias)
+        self.bias = self.rounded(bias, dtype)
+
+    def rounded(self, x, dtype=None):
+        dtype = dtype or self.dtype
+        if dtype == "f32":
+            return x.astype(np.float32).astype(np.float64)
+        if dtype == "f16":
             return x.astype(np.float16).astype(np.float64)
         return from_bf16(to_bf16(x.astype(np.float32))).astype(np.float64)
 
@@ -126,32 +179,54 @@ class Case:
         q, k, v, dout = (self.values[n].transpose(0, 2, 1, 3) for n in ("q", "k", "v", "dout"))
         size, columns, rows = q.shape[3], k.shape[2], q.shape[2]
         u, t, c = UNIT[self.dtype], TINY[self.dtype], abs(self.scale)
-        kept = np.ones([rows, columns], bool) if self.mask is None else self.mask
-        # An absent row is as if of zeros in gradients.
-        real = kept.any(1)[:, None]
         turn = lambda x: np.swapaxes(x, 2, 3)
-        x = np.where(kept, self.scale * (q @ turn(k)), -np.inf)
+        s, magnitude = self.scale * (q @ turn(k)), c * (np.abs(q) @ turn(np.abs(k)))
+        kept = np.broadcast_to(np.ones([rows, columns], bool) if self.mask is None else self.mask, s.shape)
+        off = (size + 1) * E32 * magnitude  # of x
+        if self.bias is not None:
+            kept = kept & (self.bias > -np.inf)
+            bias = np.where(kept, self.bias, 0.0)
+            absorbed = magnitude <= 2.0**-26 * np.abs(bias)
+            s = np.where(absorbed, bias, s + bias)
+            off = np.where(absorbed, 0.0, off + E32 * np.abs(s))
+        # An absent row is as if of zeros in gradients.
+        real = kept.any(3, keepdims=True)
+        x = np.where(kept, s, -np.inf)
         most = np.where(real, x.max(3, keepdims=True), 0.0)
         weights = np.exp(x - most)
         total = weights.sum(3, keepdims=True)
-        lse = np.where(real, most + np.log(np.where(real, total, 1)), -np.inf)
+        log = np.log(np.where(real, total, 1))
+        lse = np.where(real, most + log, -np.inf)
         p = weights / np.where(real, total, 1)
         near = np.where(kept, np.abs(x), 0.0)
-        magnitude = c * (np.abs(q) @ turn(np.abs(k)))
-        r = (size + 1) * E32 * magnitude + 3 * E32 * (near + near.max(3, keepdims=True)) + 2.0**-22
+        r = off + 3 * E32 * (near + near.max(3, keepdims=True)) + 2.0**-22
+        if self.bias is not None:
+            matters = x > most - 150
+            off = np.where(matters, off, 0.0)
+            far = 3 * E32 * np.where(matters, most - x, 0.0)
+            off_most = off.max(3, keepdims=True)
+            r = np.where(matters, off + off_most + far + 2.0**-22, 0.0)
         worst, tiles = r.max(3, keepdims=True), columns // 32 + 1
-        out = np.where(real, p @ v, np.nan)
+        out = np.where(real, p @ v, 0.0 if self.safe else np.nan)
         self.out = {"out": out, "lse": lse[..., 0]}
         self.bound = {
             "out": (u + 2 * (1 + tiles) * worst + (2 * columns + tiles) * E32) * (p @ np.abs(v))
             + t * np.abs(v).sum(2, keepdims=True) + u * np.abs(out) + t,
             "lse": ((1 + tiles) * worst + columns * E32 + 2.0**-21 + 4 * E32 * np.abs(lse))[..., 0]}  # fmt: skip
+        if self.bias is not None:
+            parts = [np.where(real, most, -np.inf), np.where(real, log, -np.inf)]
+            self.out["lse"] = np.concatenate(parts, 3)
+            of_log = (1 + tiles) * worst + columns * E32 + 2.0**-21 + 4 * E32 * np.abs(log)
+            self.bound["lse"] = np.concatenate([off_most, of_log], 3)
         # The gradient gets rounded results.
         self.values["out"] = self.rounded(out).transpose(0, 2, 1, 3)
-        self.values["lse"] = lse[..., 0]
+        self.values["lse"] = self.out["lse"]
         out = np.where(real, self.rounded(out), 0.0)
         # That rounding of lse moves P.
-        r = (size + 1) * E32 * magnitude + 3 * E32 * near + 4 * E32 * np.abs(np.where(real, lse, 0)) + 2.0**-22
+        r = off + 3 * E32 * near + 4 * E32 * np.abs(np.where(real, lse, 0)) + 2.0**-22
+        if self.bias is not None:
+            rounding = np.abs(most - self.rounded(most, "f32"))
+            r = np.where(matters, off + rounding + far + 4 * E32 * np.abs(log) + 2.0**-22, 0.0)
         delta = (dout * out).sum(3, keepdims=True)
         dp = dout @ turn(v)
         ds = p * (dp - delta)
@@ -167,16 +242,26 @@ class Case:
     def shape(self, name):
         batch, rows, heads, _ = self.q_shape
         if name == "lse":
-            return [batch, heads, rows]
+            return [batch, heads, rows] + [2] * (self.bias is not None)
+        if name == "bias":
+            return list(self.bias.shape)
         if name == "mask":
             return list(self.mask.shape)
         return self.k_shape if name in ("k", "v", "dk", "dv") else self.q_shape
 
     def operands(self, kind):
-        mask = ["mask"] if self.mask is not None else []
+        rest = [name for name in ("mask", "bias") if getattr(self, name) is not None]
         if kind == "attention":
-            return ["q", "k", "v"] + mask, ["out", "lse"]
-        return ["dout", "q", "k", "v", "out", "lse"] + mask, ["dq", "dk", "dv"]
+            return ["q", "k", "v"] + rest, ["out", "lse"]
+        return ["dout", "q", "k", "v", "out", "lse"] + rest, ["dq", "dk", "dv"]
+
+    def bias_strides(self):
+        """Of the bias, and an offset."""
+        layout, (batch, heads, rows, columns) = self.bias_spec[3], self.bias.shape
+        if layout == "turned":
+            return [heads * rows * columns, rows * columns, 1, rows], 0
+        row = columns + (layout == "gap")
+        return [heads * rows * row, rows * row, row, 1], 3 * (layout == "gap")
 
     def type(self, name):
         shape = "x".join(map(str, self.shape(name)))
@@ -184,6 +269,8 @@ class Case:
             return "memref<%sxf32>" % shape
         if name == "mask":
             return "memref<%sxi1>" % shape
+        if name == "bias":
+            return "memref<%sx%s, strided<%s, offset: %d>>" % (shape, self.bias_spec[0], *self.bias_strides())
         strides, offset = strides_of(self.layout, *self.shape(name)[1:])
         return "memref<%sx%s, strided<%s, offset: %d>>" % (shape, self.dtype, strides, offset)
 
@@ -192,8 +279,8 @@ class Case:
         types = [", ".join(map(self.type, names)) for names in (inputs, outputs)]
         names = [", ".join("%" + n + suffix for n in names) for names, suffix in ((inputs, ""), (outputs, "_to"))]
         arguments = ["%%%s: %s" % (n, self.type(n)) for n in inputs] + ["%%%s_to: %s" % (n, self.type(n)) for n in outputs]
-        return "func.func @call_%s_%s(%s) {\n  mprt.attention \"%s\" scale = %r ins(%s : %s) outs(%s : %s)\n  return\n}\n" % (
-            self.name, kind, ", ".join(arguments), kind, float(self.scale), names[0], types[0], names[1], types[1])  # fmt: skip
+        return "func.func @call_%s_%s(%s) {\n  mprt.attention \"%s\" scale = %r%s ins(%s : %s) outs(%s : %s)\n  return\n}\n" % (
+            self.name, kind, ", ".join(arguments), kind, float(self.scale), " safe" * self.safe, names[0], types[0], names[1], types[1])  # fmt: skip
 
     def place(self, name, flat):
         """The operand as a view of its memory."""
@@ -207,6 +294,14 @@ class Case:
             return np.ascontiguousarray(values, np.float32), 0
         if name == "mask":
             return np.ascontiguousarray(self.mask, np.uint8), 0
+        if name == "bias":
+            bits = {"f32": lambda x: x.astype(np.float32), "f16": lambda x: x.astype(np.float16).view(np.uint16),
+                    "bf16": lambda x: to_bf16(x)}[self.bias_spec[0]](self.bias)  # fmt: skip
+            strides, offset = self.bias_strides()
+            flat = np.full(offset + 1 + sum((n - 1) * s for n, s in zip(bits.shape, strides)), np.nan if bits.dtype ==
+                           np.float32 else 0x7FFF, bits.dtype)  # fmt: skip
+            np.lib.stride_tricks.as_strided(flat[offset:], bits.shape, [bits.itemsize * s for s in strides])[...] = bits
+            return flat, offset
         shape = self.shape(name)
         strides, offset = strides_of(self.layout, *shape[1:])
         flat = np.full(offset + 1 + sum((n - 1) * s for n, s in zip(shape, strides)), FILLING, np.uint16)
@@ -243,7 +338,7 @@ def check(case, kind, driver, module, launches):
         if not isAlone:
             wrong.append("%s: written beside its rows" % name)
         expected, bound = case.out[name], 1.05 * case.bound[name]
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):
             same = (got == expected) | (np.isnan(got) & np.isnan(expected))
             error = np.where(same, 0.0, np.abs(got - expected) / bound)
         error = np.where(np.isnan(error), np.inf, error)

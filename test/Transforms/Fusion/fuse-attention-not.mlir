@@ -104,15 +104,99 @@ func.func @finite_mask(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x8x3x16xbf16>, %v:
 
 // -----
 
-// REMARK: AttentionNotFused{{.*}}Function=bias{{.*}}the scores go through arith.addf
-// CHECK-LABEL: func.func @bias(
+// REMARK: AttentionNotFused{{.*}}Function=two_biases{{.*}}more than one mask is added to the scores
+// CHECK-LABEL: func.func @two_biases(
 // CHECK: mpcomm.softmax
-func.func @bias(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x8x3x16xbf16>, %v: tensor<2x8x3x16xbf16>, %b: tensor<2x3x8x8xbf16>) -> tensor<2x3x8x16xbf16> {
+func.func @two_biases(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x8x3x16xbf16>, %v: tensor<2x8x3x16xbf16>, %b: tensor<2x3x8x8xbf16>) -> tensor<2x3x8x16xbf16> {
   %s = mpcomm.dot_general %q, %k, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x8xbf16>
-  %x = arith.addf %s, %b : tensor<2x3x8x8xbf16>
+  %z = arith.addf %s, %b : tensor<2x3x8x8xbf16>
+  %x = arith.addf %b, %z : tensor<2x3x8x8xbf16>
   %w = arith.extf %x : tensor<2x3x8x8xbf16> to tensor<2x3x8x8xf32>
   %y = mpcomm.softmax %w, dim = 3 : tensor<2x3x8x8xf32>
   %p = arith.truncf %y : tensor<2x3x8x8xf32> to tensor<2x3x8x8xbf16>
+  %o = mpcomm.dot_general %p, %v, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<2x3x8x8xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x16xbf16>
+  return %o : tensor<2x3x8x16xbf16>
+}
+
+// -----
+
+// REMARK: AttentionNotFused{{.*}}Function=scaled_bias{{.*}}the scores are scaled after a mask is added
+// CHECK-LABEL: func.func @scaled_bias(
+// CHECK: mpcomm.softmax
+func.func @scaled_bias(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x8x3x16xbf16>, %v: tensor<2x8x3x16xbf16>, %b: tensor<2x3x8x8xbf16>) -> tensor<2x3x8x16xbf16> {
+  %s = mpcomm.dot_general %q, %k, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x8xbf16>
+  %c = arith.constant dense<0.25> : tensor<2x3x8x8xbf16>
+  %z = arith.addf %s, %b : tensor<2x3x8x8xbf16>
+  %x = arith.mulf %c, %z : tensor<2x3x8x8xbf16>
+  %w = arith.extf %x : tensor<2x3x8x8xbf16> to tensor<2x3x8x8xf32>
+  %y = mpcomm.softmax %w, dim = 3 : tensor<2x3x8x8xf32>
+  %p = arith.truncf %y : tensor<2x3x8x8xf32> to tensor<2x3x8x8xbf16>
+  %o = mpcomm.dot_general %p, %v, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<2x3x8x8xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x16xbf16>
+  return %o : tensor<2x3x8x16xbf16>
+}
+
+// -----
+
+// A bias that is a parameter: its gradient is the sum of those of scores.
+
+// REMARK: AttentionNotFused{{.*}}Function=bias_gradient{{.*}}the mask that is added needs a gradient: the gradients of scores have another user, mpcomm.reduce
+// CHECK-LABEL: func.func @bias_gradient(
+// CHECK: mpcomm.softmax
+func.func @bias_gradient(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x8x3x16xbf16>, %v: tensor<2x8x3x16xbf16>, %do: tensor<2x8x3x16xbf16>, %b: tensor<1x3x8x8xf32>) -> (tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>, tensor<3x8x8xf32>) {
+  %bb = mpcomm.broadcast_in_dim %b, dims = [0, 1, 2, 3] : (tensor<1x3x8x8xf32>) -> tensor<2x3x8x8xf32>
+  %c = arith.constant dense<0.25> : tensor<2x3x8x8xf32>
+  %s = mpcomm.dot_general %q, %k, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x8xbf16>
+  %w = arith.extf %s : tensor<2x3x8x8xbf16> to tensor<2x3x8x8xf32>
+  %z = arith.mulf %w, %c : tensor<2x3x8x8xf32>
+  %x = arith.addf %z, %bb : tensor<2x3x8x8xf32>
+  %y = mpcomm.softmax %x, dim = 3 : tensor<2x3x8x8xf32>
+  %p = arith.truncf %y : tensor<2x3x8x8xf32> to tensor<2x3x8x8xbf16>
+  %o = mpcomm.dot_general %p, %v, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<2x3x8x8xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x16xbf16>
+  %dv = mpcomm.dot_general %p, %do, batching_dims = [0, 1] x [0, 2], contracting_dims = [2] x [1] : (tensor<2x3x8x8xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x16xbf16>
+  %dp = mpcomm.dot_general %do, %v, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x8xbf16>
+  %dpw = arith.extf %dp : tensor<2x3x8x8xbf16> to tensor<2x3x8x8xf32>
+  %dy = mpcomm.softmax_grad %dpw, %y, dim = 3 : tensor<2x3x8x8xf32>
+  %db = mpcomm.reduce sum %dy, dims = [0] : (tensor<2x3x8x8xf32>) -> tensor<3x8x8xf32>
+  %dd = arith.mulf %dy, %c : tensor<2x3x8x8xf32>
+  %ds = arith.truncf %dd : tensor<2x3x8x8xf32> to tensor<2x3x8x8xbf16>
+  %dq = mpcomm.dot_general %ds, %k, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<2x3x8x8xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x16xbf16>
+  %dk = mpcomm.dot_general %ds, %q, batching_dims = [0, 1] x [0, 2], contracting_dims = [2] x [1] : (tensor<2x3x8x8xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x16xbf16>
+  return %o, %dq, %dk, %dv, %db : tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>, tensor<3x8x8xf32>
+}
+
+// -----
+
+// Three batching dimensions are samples of one head, along which the bias would
+// have to be repeated.
+
+// REMARK: AttentionNotFused{{.*}}Function=repeated_bias{{.*}}the mask that is added would have to be repeated for samples or heads
+// CHECK-LABEL: func.func @repeated_bias(
+// CHECK: mpcomm.softmax
+func.func @repeated_bias(%q: tensor<2x5x3x8x16xbf16>, %b: tensor<5x1x8x8xbf16>) -> tensor<2x5x3x8x16xbf16> {
+  %s = mpcomm.dot_general %q, %q, batching_dims = [0, 1, 2] x [0, 1, 2], contracting_dims = [4] x [4] : (tensor<2x5x3x8x16xbf16>, tensor<2x5x3x8x16xbf16>) -> tensor<2x5x3x8x8xbf16>
+  %bb = mpcomm.broadcast_in_dim %b, dims = [1, 2, 3, 4] : (tensor<5x1x8x8xbf16>) -> tensor<2x5x3x8x8xbf16>
+  %x = arith.addf %s, %bb : tensor<2x5x3x8x8xbf16>
+  %y = mpcomm.softmax %x, dim = 4 : tensor<2x5x3x8x8xbf16>
+  %o = mpcomm.dot_general %y, %q, batching_dims = [0, 1, 2] x [0, 1, 2], contracting_dims = [4] x [3] : (tensor<2x5x3x8x8xbf16>, tensor<2x5x3x8x16xbf16>) -> tensor<2x5x3x8x16xbf16>
+  return %o : tensor<2x5x3x8x16xbf16>
+}
+
+// -----
+
+// The zeros are not those of rows of -inf.
+
+// REMARK: AttentionNotFused{{.*}}Function=other_zeros{{.*}}the scores have more than one user
+// CHECK-LABEL: func.func @other_zeros(
+// CHECK: mpcomm.softmax
+func.func @other_zeros(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x8x3x16xbf16>, %v: tensor<2x8x3x16xbf16>) -> tensor<2x3x8x16xbf16> {
+  %inf = arith.constant dense<0xFF80> : tensor<2x3x8xbf16>
+  %zero = arith.constant dense<0.0> : tensor<2x3x8x8xbf16>
+  %s = mpcomm.dot_general %q, %k, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x8xbf16>
+  %t = mpcomm.reduce min %s, dims = [3] : (tensor<2x3x8x8xbf16>) -> tensor<2x3x8xbf16>
+  %n = arith.cmpf oeq, %t, %inf : tensor<2x3x8xbf16>
+  %nb = mpcomm.broadcast_in_dim %n, dims = [0, 1, 2] : (tensor<2x3x8xi1>) -> tensor<2x3x8x8xi1>
+  %y = mpcomm.softmax %s, dim = 3 : tensor<2x3x8x8xbf16>
+  %p = arith.select %nb, %zero, %y : tensor<2x3x8x8xi1>, tensor<2x3x8x8xbf16>
   %o = mpcomm.dot_general %p, %v, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<2x3x8x8xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x16xbf16>
   return %o : tensor<2x3x8x16xbf16>
 }

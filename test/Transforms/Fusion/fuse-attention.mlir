@@ -17,7 +17,7 @@
 // and heads, the mask again in the backward pass, and views made twice. Scores
 // are 2 * 3 * 32 * 32 of 2 bytes.
 
-// REMARK: FusedAttention{{.*}}Function=gpt | columns=32, depth=16, gradient=1, heads=3, masked=1, rows=32, samples=2, scoresBytes=12288
+// REMARK: FusedAttention{{.*}}Function=gpt | biased=0, columns=32, depth=16, gradient=1, heads=3, masked=1, rows=32, samples=2, scoresBytes=12288
 // CHECK-LABEL: func.func @gpt(
 // CHECK-SAME: %[[QI:.*]]: tensor<2x32x48xbf16>, %[[KI:.*]]: tensor<2x32x48xbf16>, %[[VI:.*]]: tensor<2x32x48xbf16>, %[[M:.*]]: tensor<32x32xi1>, %[[DI:.*]]: tensor<2x32x48xbf16>)
 // CHECK-NEXT: %[[Q:.*]] = mpcomm.reshape %[[QI]]
@@ -79,7 +79,7 @@ func.func @gpt(%qi: tensor<2x32x48xbf16>, %ki: tensor<2x32x48xbf16>, %vi: tensor
 // As mpcomm-import leaves ViT, in f16: the queries are divided before they are
 // reshaped, their gradient after its product. The factor becomes the scale.
 
-// REMARK: FusedAttention{{.*}}Function=vit | columns=17, depth=16, gradient=1, heads=3, masked=0, rows=17
+// REMARK: FusedAttention{{.*}}Function=vit | biased=0, columns=17, depth=16, gradient=1, heads=3, masked=0, rows=17
 // CHECK-LABEL: func.func @vit(
 // CHECK-SAME: %[[QI:[^:]*]]: tensor<2x17x48xf16>
 // CHECK: %[[Q:.*]] = mpcomm.reshape %[[QI]]
@@ -186,4 +186,98 @@ func.func @one_head(%q: tensor<6x8x16xf16>, %k: tensor<6x4x16xf16>) -> tensor<6x
   %p = arith.truncf %y : tensor<6x8x4xf32> to tensor<6x8x4xf16>
   %o = mpcomm.dot_general %p, %k, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<6x8x4xf16>, tensor<6x4x16xf16>) -> tensor<6x8x16xf16>
   return %o : tensor<6x8x16xf16>
+}
+
+// -----
+
+// A mask that is added, cast to 16 bits after it is broadcast, before the
+// select; rows of -inf alone get zeros, as in PyTorch's _safe_softmax; and the
+// backward pass, which does not know of either.
+
+// REMARK: FusedAttention{{.*}}Function=added | biased=1, columns=8, depth=16, gradient=1, heads=3, masked=1
+// CHECK-LABEL: func.func @added(
+// CHECK-SAME: %[[Q:[^:]*]]: tensor<2x8x3x16xbf16>, %[[K:[^:]*]]: tensor<2x8x3x16xbf16>, %[[V:[^:]*]]: tensor<2x8x3x16xbf16>, %[[D:[^:]*]]: tensor<2x8x3x16xbf16>, %[[M:[^:]*]]: tensor<8x8xi1>, %[[B:[^:]*]]: tensor<2x1x8x8xf32>)
+// CHECK: %[[N:.*]] = arith.truncf %[[B]] : tensor<2x1x8x8xf32> to tensor<2x1x8x8xbf16>
+// CHECK: %[[BR:.*]] = mpcomm.reshape %[[N]] : (tensor<2x1x8x8xbf16>) -> tensor<2x8x8xbf16>
+// CHECK: %[[BIAS:.*]] = mpcomm.reshape %[[BR]] : (tensor<2x8x8xbf16>) -> tensor<2x1x8x8xbf16>
+// CHECK: %[[OUT:.*]], %[[LSE:.*]] = mpcomm.attention %[[Q]], %[[K]], %[[V]] mask %[[M]] bias %[[BIAS]] scale = 2.500000e-01 safe : {{.*}} -> (tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>)
+// CHECK: %{{.*}} = mpcomm.attention_grad %[[D]], %[[Q]], %[[K]], %[[V]], %[[OUT]], %[[LSE]] mask %[[M]] bias %[[BIAS]] scale = 2.500000e-01 safe
+// CHECK-NOT: mpcomm.softmax
+// CHECK-NOT: arith.cmpf
+// CHECK: return
+func.func @added(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x8x3x16xbf16>, %v: tensor<2x8x3x16xbf16>, %do: tensor<2x8x3x16xbf16>, %m: tensor<8x8xi1>, %b: tensor<2x1x8x8xf32>) -> (tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>) {
+  %c = arith.constant dense<0.25> : tensor<2x3x8x8xbf16>
+  %inf = arith.constant dense<0xFF80> : tensor<2x3x8x8xbf16>
+  %infs = arith.constant dense<0xFF800000> : tensor<2x3x8xf32>
+  %zero = arith.constant dense<0.0> : tensor<2x3x8x8xf32>
+  %s = mpcomm.dot_general %q, %k, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x8xbf16>
+  %z = arith.mulf %s, %c : tensor<2x3x8x8xbf16>
+  %bb = mpcomm.broadcast_in_dim %b, dims = [0, 1, 2, 3] : (tensor<2x1x8x8xf32>) -> tensor<2x3x8x8xf32>
+  %bn = arith.truncf %bb : tensor<2x3x8x8xf32> to tensor<2x3x8x8xbf16>
+  %a = arith.addf %bn, %z : tensor<2x3x8x8xbf16>
+  %mb = mpcomm.broadcast_in_dim %m, dims = [2, 3] : (tensor<8x8xi1>) -> tensor<2x3x8x8xi1>
+  %x = arith.select %mb, %a, %inf : tensor<2x3x8x8xi1>, tensor<2x3x8x8xbf16>
+  %w = arith.extf %x : tensor<2x3x8x8xbf16> to tensor<2x3x8x8xf32>
+  %w2 = arith.extf %x : tensor<2x3x8x8xbf16> to tensor<2x3x8x8xf32>
+  %t = mpcomm.reduce max %w2, dims = [3] : (tensor<2x3x8x8xf32>) -> tensor<2x3x8xf32>
+  %n = arith.cmpf oeq, %t, %infs : tensor<2x3x8xf32>
+  %y = mpcomm.softmax %w, dim = 3 : tensor<2x3x8x8xf32>
+  %nb = mpcomm.broadcast_in_dim %n, dims = [0, 1, 2] : (tensor<2x3x8xi1>) -> tensor<2x3x8x8xi1>
+  %ys = arith.select %nb, %zero, %y : tensor<2x3x8x8xi1>, tensor<2x3x8x8xf32>
+  %p = arith.truncf %ys : tensor<2x3x8x8xf32> to tensor<2x3x8x8xbf16>
+  %o = mpcomm.dot_general %p, %v, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<2x3x8x8xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x16xbf16>
+  %dv = mpcomm.dot_general %p, %do, batching_dims = [0, 1] x [0, 2], contracting_dims = [2] x [1] : (tensor<2x3x8x8xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x16xbf16>
+  %dp = mpcomm.dot_general %do, %v, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x8xbf16>
+  %dpw = arith.extf %dp : tensor<2x3x8x8xbf16> to tensor<2x3x8x8xf32>
+  %dy = mpcomm.softmax_grad %dpw, %ys, dim = 3 : tensor<2x3x8x8xf32>
+  %dn = arith.truncf %dy : tensor<2x3x8x8xf32> to tensor<2x3x8x8xbf16>
+  %ds = arith.mulf %dn, %c : tensor<2x3x8x8xbf16>
+  %dq = mpcomm.dot_general %ds, %k, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<2x3x8x8xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x16xbf16>
+  %dk = mpcomm.dot_general %ds, %q, batching_dims = [0, 1] x [0, 2], contracting_dims = [2] x [1] : (tensor<2x3x8x8xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x16xbf16>
+  return %o, %dq, %dk, %dv : tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>
+}
+
+// -----
+
+// ALiBi, of heads and keys, added after the select, with heads outside rows:
+// they stay heads, so that the bias need not be repeated for samples. A cast to
+// a wider type is left to the op.
+
+// REMARK: FusedAttention{{.*}}Function=alibi | biased=1, columns=4, depth=16, gradient=0, heads=3, masked=1, rows=8, samples=2
+// CHECK-LABEL: func.func @alibi(
+// CHECK-SAME: %[[Q:[^:]*]]: tensor<2x3x8x16xbf16>, %[[K:[^:]*]]: tensor<2x3x4x16xbf16>, %[[M:[^:]*]]: tensor<8x4xi1>, %[[B:[^:]*]]: tensor<3x1x4xf16>)
+// CHECK: %[[QT:.*]] = mpcomm.transpose %[[Q]], dims = [0, 2, 1, 3]
+// CHECK: %[[BIAS:.*]] = mpcomm.reshape %{{.*}} : (tensor<3x4xf16>) -> tensor<1x3x1x4xf16>
+// CHECK: mpcomm.attention %[[QT]], %{{.*}}, %{{.*}} mask %[[M]] bias %[[BIAS]] scale = 1.000000e+00 : (tensor<2x8x3x16xbf16>
+func.func @alibi(%q: tensor<2x3x8x16xbf16>, %k: tensor<2x3x4x16xbf16>, %m: tensor<8x4xi1>, %b: tensor<3x1x4xf16>) -> tensor<2x3x8x16xbf16> {
+  %inf = arith.constant dense<0xFF800000> : tensor<2x3x8x4xf32>
+  %s = mpcomm.dot_general %q, %k, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3] : (tensor<2x3x8x16xbf16>, tensor<2x3x4x16xbf16>) -> tensor<2x3x8x4xbf16>
+  %w = arith.extf %s : tensor<2x3x8x4xbf16> to tensor<2x3x8x4xf32>
+  %mb = mpcomm.broadcast_in_dim %m, dims = [2, 3] : (tensor<8x4xi1>) -> tensor<2x3x8x4xi1>
+  %x = arith.select %mb, %w, %inf : tensor<2x3x8x4xi1>, tensor<2x3x8x4xf32>
+  %bw = arith.extf %b : tensor<3x1x4xf16> to tensor<3x1x4xf32>
+  %bb = mpcomm.broadcast_in_dim %bw, dims = [1, 2, 3] : (tensor<3x1x4xf32>) -> tensor<2x3x8x4xf32>
+  %a = arith.addf %x, %bb : tensor<2x3x8x4xf32>
+  %y = mpcomm.softmax %a, dim = 3 : tensor<2x3x8x4xf32>
+  %p = arith.truncf %y : tensor<2x3x8x4xf32> to tensor<2x3x8x4xbf16>
+  %o = mpcomm.dot_general %p, %k, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [2] : (tensor<2x3x8x4xbf16>, tensor<2x3x4x16xbf16>) -> tensor<2x3x8x16xbf16>
+  return %o : tensor<2x3x8x16xbf16>
+}
+
+// -----
+
+// Keys times queries, heads before samples, and a bias that is transposed to
+// them; samples and heads in the order of the op.
+
+// CHECK-LABEL: func.func @turned_bias(
+// CHECK-SAME: %[[Q:[^:]*]]: tensor<2x8x3x16xbf16>, %[[K:[^:]*]]: tensor<2x4x3x16xbf16>, %[[B:[^:]*]]: tensor<4x8x2x3xbf16>)
+// CHECK: %[[BIAS:.*]] = mpcomm.transpose %[[B]], dims = [2, 3, 1, 0] : (tensor<4x8x2x3xbf16>) -> tensor<2x3x8x4xbf16>
+// CHECK: mpcomm.attention %[[Q]], %[[K]], %{{.*}} bias %[[BIAS]] scale = 1.000000e+00
+func.func @turned_bias(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x4x3x16xbf16>, %b: tensor<4x8x2x3xbf16>) -> tensor<3x2x16x8xbf16> {
+  %s = mpcomm.dot_general %k, %q, batching_dims = [2, 0] x [2, 0], contracting_dims = [3] x [3] : (tensor<2x4x3x16xbf16>, tensor<2x8x3x16xbf16>) -> tensor<3x2x4x8xbf16>
+  %bt = mpcomm.transpose %b, dims = [3, 2, 0, 1] : (tensor<4x8x2x3xbf16>) -> tensor<3x2x4x8xbf16>
+  %a = arith.addf %s, %bt : tensor<3x2x4x8xbf16>
+  %y = mpcomm.softmax %a, dim = 2 : tensor<3x2x4x8xbf16>
+  %o = mpcomm.dot_general %k, %y, batching_dims = [2, 0] x [0, 1], contracting_dims = [1] x [2] : (tensor<2x4x3x16xbf16>, tensor<3x2x4x8xbf16>) -> tensor<3x2x16x8xbf16>
+  return %o : tensor<3x2x16x8xbf16>
 }

@@ -11,12 +11,15 @@
 # CHECK: | 64 | none | sm_80 | kernel_attention |
 # CHECK: | 128 | causal | sm_100 | kernel_attention_grad_rows |
 # CHECK: | 128 | causal | sm_90a | kernel_attention_grad_rows |
+# CHECK: | 128 | causal, bias | sm_100 | kernel_attention_grad_rows |
 # CHECK: kernels that spill more than 8 bytes: none
 """Registers, shared memory and spills of the kernels of attention, as ptxas tells them,
 and what their loops over tiles consist of: products, fragments, copies to shared memory of 16
 bytes and of less, powers of two, barriers and all instructions of the PTX. Needs no GPU.
 
-  attention.py [--sizes=64,128] [--chips=sm_80,sm_90,sm_100,sm_90a] [--type=bf16] [--rows=1024]"""
+A bias is that of heads, in the type --bias.
+
+  attention.py [--sizes=64,128] [--chips=sm_80,sm_90,sm_100,sm_90a] [--type=bf16] [--rows=1024] [--bias=f32]"""
 
 import argparse
 import os
@@ -41,13 +44,16 @@ def program(a, size, mask):
         a.rows, heads, size, a.type, a.rows * 3 * heads * size, 3 * heads * size, size)  # fmt: skip
     plain = "memref<8x%dx%dx%dx%s>" % (a.rows, heads, size, a.type)
     lse, kept = "memref<8x%dx%dxf32>" % (heads, a.rows), "memref<%dx%dxi1>" % (a.rows, a.rows)
-    names, types = (", %m", ", " + kept) if mask else ("", "")
-    return """func.func @f(%%q: %s, %%dq: %s, %%o: %s, %%l: %s, %%m: %s) {
+    bias = "memref<1x%dx%dx%dx%s>" % (heads, a.rows, a.rows, a.bias)
+    names, types = (", %m", ", " + kept) if "causal" in mask else ("", "")
+    if "bias" in mask:
+        lse, names, types = lse.replace("xf32", "x2xf32"), names + ", %b", types + ", " + bias
+    return """func.func @f(%%q: %s, %%dq: %s, %%o: %s, %%l: %s, %%m: %s, %%b: %s) {
   mprt.attention "attention" scale = 0.125 ins(%%q, %%q, %%q%s : %s%s) outs(%%o, %%l : %s, %s)
   mprt.attention "attention_grad" scale = 0.125 ins(%%o, %%q, %%q, %%q, %%o, %%l%s : %s%s) outs(%%dq, %%dq, %%dq : %s)
   return
 }
-""" % (view, view, plain, lse, kept, names, ", ".join([view] * 3), types, plain, lse,
+""" % (view, view, plain, lse, kept, bias, names, ", ".join([view] * 3), types, plain, lse,
        names, ", ".join([plain] + [view] * 3 + [plain, lse]), types, ", ".join([view] * 3))  # fmt: skip
 
 
@@ -75,6 +81,7 @@ def main():
     parser.add_argument("--chips", default="sm_80,sm_90,sm_100,sm_90a")
     parser.add_argument("--type", default="bf16")
     parser.add_argument("--rows", type=int, default=1024)
+    parser.add_argument("--bias", default="f32")
     parser.add_argument("--folder", default=".")
     parser.add_argument("--mpcomm-opt", default=os.path.join(BUILD, "mpcomm-opt"))
     a = parser.parse_args()
@@ -84,10 +91,11 @@ def main():
     for size in map(int, a.sizes.split(",")):
         # The kernels of sm_90a are others.
         chips = {own: [c for c in a.chips.split(",") if (c == "sm_90a") == own] for own in (False, True)}
-        for mask, own in [(mask, own) for mask in ("none", "causal") for own in chips if chips[own]]:
-            name = os.path.join(a.folder, "attention-%d-%s" % (size, mask))
+        masks = ("none", "causal", "bias", "causal, bias")
+        for mask, own in [(mask, own) for mask in masks for own in chips if chips[own]]:
+            name = os.path.join(a.folder, "attention-%d-%s" % (size, mask.replace(", ", "-")))
             with open(name + ".mlir", "w") as file:
-                file.write(program(a, size, mask != "none"))
+                file.write(program(a, size, mask))
             os.makedirs(name, exist_ok=True)
             passes = ["--mpcomm-generate-gpu-kernels=warpgroups=%d" % own, "--mpcomm-gpu-kernels-to-nvvm",
                       "--mpcomm-assemble-kernels=chip=%s ptx-directory=%s" % (",".join(chips[own]), name)]  # fmt: skip

@@ -44,6 +44,17 @@ func.func @backward(%x: memref<8x1024x12x64xbf16>, %y: memref<8x1024x12x64xbf16>
   return
 }
 
+// A bias, the same for all rows; numbers of gradients are four of f32 for each
+// of 2 * 128 rows.
+// CHECK: func.func private @kernel_attention_2({{.*}}memref<1x2x1x128xf32>{{.*}}memref<1x2x128x2xf32>{{.*}}scratch = 0>}
+// CHECK: func.func private @kernel_attention_grad_columns_4({{.*}}scratch = 4096>}
+// CHECK-LABEL: func.func @biased
+func.func @biased(%q: memref<1x128x2x32xbf16>, %l: memref<1x2x128x2xf32>, %b: memref<1x2x1x128xf32>) {
+  mprt.attention "attention" scale = 0.25 ins(%q, %q, %q, %b : memref<1x128x2x32xbf16>, memref<1x128x2x32xbf16>, memref<1x128x2x32xbf16>, memref<1x2x1x128xf32>) outs(%q, %l : memref<1x128x2x32xbf16>, memref<1x2x128x2xf32>)
+  mprt.attention "attention_grad" scale = 0.25 ins(%q, %q, %q, %q, %q, %l, %b : memref<1x128x2x32xbf16>, memref<1x128x2x32xbf16>, memref<1x128x2x32xbf16>, memref<1x128x2x32xbf16>, memref<1x128x2x32xbf16>, memref<1x2x128x2xf32>, memref<1x2x1x128xf32>) outs(%q, %q, %q : memref<1x128x2x32xbf16>, memref<1x128x2x32xbf16>, memref<1x128x2x32xbf16>)
+  return
+}
+
 // The rows of q come to a stage of their own, beside the first of k and v:
 // CODE-LABEL: gpu.func @kernel_attention(
 // CODE-SAME: workgroup(%{{.*}} : memref<36864xi8, #gpu.address_space<workgroup>> {llvm.align = 128 : i64})
@@ -100,3 +111,10 @@ func.func @backward(%x: memref<8x1024x12x64xbf16>, %y: memref<8x1024x12x64xbf16>
 // CODE-NOT: gpu.barrier
 // CODE: gpu.return
 // CODE-LABEL: gpu.func @kernel_attention_grad_rows(
+
+// Pairs of columns, once for all rows of a thread.
+// CODE-LABEL: gpu.func @kernel_attention_2(
+// CODE: nvvm.mma.sync
+// CODE-COUNT-8: llvm.load %{{.*}} {alignment = 8 : i64} : !llvm.ptr<1> -> vector<2xf32>
+// CODE-NOT: !llvm.ptr<1> ->
+// CODE: gpu.return

@@ -69,6 +69,40 @@ def workload():
                        optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
 """
 
+# Masks that are added: one of samples and keys, of which some samples pad, as transformers
+# make it; ALiBi, of heads and keys; and positions that are parameters.
+MASKS = """
+import torch, torch.nn as nn, torch.nn.functional as F
+import mpcomm_import as mi
+class Masks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.ModuleList(nn.Linear(32, 96) for _ in range(3))
+        self.norm, self.head = nn.LayerNorm(32), nn.Linear(32, 7)
+        for linear in self.qkv:
+            nn.init.normal_(linear.weight, std=0.2)  # so that rows choose
+        slopes = torch.tensor([0.5, 0.25]).view(2, 1, 1)
+        self.register_buffer("alibi", -slopes * torch.arange(19, -1, -1.0))
+        self.positions = nn.Parameter(torch.randn(2, 20, 20))
+    def forward(self, x, keep):
+        mask = (1.0 - keep)[:, None, None, :] * torch.finfo(torch.float32).min
+        for i, linear in enumerate(self.qkv):
+            q, k, v = (t.unflatten(2, (2, 16)).transpose(1, 2) for t in linear(x).chunk(3, 2))
+            if i == 0 and hasattr(F, "scaled_dot_product_attention"):
+                y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            else:
+                y = (q @ k.transpose(2, 3) / 4 + (mask, self.alibi, self.positions)[i]).softmax(3) @ v
+            x = x + y.transpose(1, 2).flatten(2)
+        return self.head(self.norm(x).mean(1))
+def workload():
+    torch.manual_seed(1)
+    model = Masks()
+    x, y = torch.randn(64, 20, 32), torch.randint(0, 7, (64,))
+    keep = (torch.arange(20) >= torch.randint(0, 8, (64, 1))).float()
+    return mi.Workload(model=model, loss=F.cross_entropy, dataset={"x": x, "keep": keep, "y": y}, batch=6,
+                       inputs=("x", "keep"), optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+"""
+
 # A block of a Llama: rotary positions, keys and values that heads share, a gated layer.
 LLAMA = """
 import torch, torch.nn as nn, torch.nn.functional as F
@@ -125,7 +159,7 @@ EPILOGUES = {"gpt-tanh": {"none": ("4", "164", "192", "512"), "bf16": ("4", "164
 # That of a bias gradient in f32 beside results of 16 bits, which a library may know: the second one here does.
 WIDE = "512"
 
-SOURCES = {"odd": ODD, "odd-tanh": ODD_TANH, "attend": ATTEND, "llama": LLAMA}
+SOURCES = {"odd": ODD, "odd-tanh": ODD_TANH, "attend": ATTEND, "masks": MASKS, "llama": LLAMA}
 # Rates of models that are trained by AdamW.
 ADAM = {"gpt": 1e-3, "gpt-tanh": 1e-3, "vit": 1e-3, "lstm": 2e-3, "gru": 2e-3}
 
@@ -151,6 +185,8 @@ CASES = [
     ("vit", ["vit.py", "-O", "layers=1", "-O", "d=32", "-O", "heads=2", "--batch", "3"], "precision=bf16", 1, 256),
     ("attend", ["attend.py"], "precision=bf16 precision-file=LOW", 1, 2000),
     ("attend", ["attend.py"], "precision=f16 precision-file=LOW", 1, 2000),
+    ("masks", ["masks.py"], "precision=bf16 precision-file=LOW", 1, 2000),
+    ("masks", ["masks.py"], "precision=f16 precision-file=LOW", 1, 2000),
     ("llama", ["llama.py"], "precision=bf16 precision-file=LOW", 1, 2400),
     ("llama", ["llama.py", "-O", "batch=1"], "precision=bf16 precision-file=LOW", 1, 2400),
     ("llama", ["llama.py"], "", 1, 120),

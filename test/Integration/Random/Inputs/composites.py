@@ -281,39 +281,55 @@ def batch_norm_grad(op, dy, x, gamma, m, variance):
 # ===----------------------------------------------------------------------=== #
 
 
-def scores(op, q, k, mask):
+def optional(op, rest):
+    """The mask and the bias, or None."""
+    present, rest = op.attributes["operandSegmentSizes"].counts[-2:], list(rest)
+    return [rest.pop(0) if is_present else None for is_present in present]
+
+
+def scores(op, q, k, mask, bias, own):
     s = text(op.attributes["scale"], q) * products(q, k, "bihd,bjhd->bhij")
+    s = widen(operand_roundings(s, own))
+    if bias is not None:
+        s = s + cast(bias, s.format).move(lambda a: np.broadcast_to(a, s.shape))
     if mask is not None:
         s = bounded.choose(mask.v != 0, mask.e > 0, s, Bounded(np.full(s.shape, -np.inf), None, s.format))
     return s
 
 
 def operand_roundings(x, format):
-    """Scores and probabilities may be rounded to the operands' type once."""
+    """Scores, less their bias, and probabilities may be rounded to the operands' type once."""
     return x if FLOATS[format].bits >= 32 else finish(x.v, x.e, format)
 
 
 @meaning("mpcomm.attention")
-def attention(op, q, k, v, mask=None):
+def attention(op, q, k, v, *rest):
     own = q.format
     q, k, v = widen(q), widen(k), widen(v)
-    s = widen(operand_roundings(scores(op, q, k, mask), own))
+    mask, bias = optional(op, rest)
+    s = scores(op, q, k, mask, bias, own)
     top = bounded.extreme(s, 3, 1).expand(3)
     top = top.move(lambda a: np.where(np.isneginf(a), 0, a)) if s.shape[3] else top
     p = exp(s - top)
     sums = p.sum(3).expand(3)
-    lse = (log(sums, 0.0) + top)[..., 0]
+    lse = (log(sums, 0.0) + top)[..., 0] if bias is None else beside(top, log(sums, 0.0))
     probabilities = widen(operand_roundings(within(quotient(p, sums), 0, 1, row_is_finite(s, 3)), own))
     out = products(probabilities, v, "bhij,bjhd->bihd")
     return narrow(op, out), narrow(op, lse, 1)
 
 
+def beside(a, b):
+    return Bounded(*(np.concatenate([getattr(x, field) for x in (a, b)], -1) for field in "ve"), a.format)
+
+
 @meaning("mpcomm.attention_grad")
-def attention_grad(op, dout, q, k, v, out, lse, mask=None):
+def attention_grad(op, dout, q, k, v, out, lse, *rest):
     own = q.format
     dout, q, k, v, out, lse = (widen(x) for x in (dout, q, k, v, out, lse))
-    s = widen(operand_roundings(scores(op, q, k, mask), own))
-    p = widen(operand_roundings(exp(s - lse.expand(3)), own))
+    mask, bias = optional(op, rest)
+    s = scores(op, q, k, mask, bias, own)
+    s = s - lse.expand(3) if bias is None else s - lse[..., :1] - lse[..., 1:]
+    p = widen(operand_roundings(exp(s), own))
     dp = products(dout, v, "bihd,bjhd->bhij")
     row = (dout * out).sum(3).move(lambda a: np.swapaxes(a, 1, 2)[..., None])
     ds = widen(operand_roundings(p * (dp - row), own))

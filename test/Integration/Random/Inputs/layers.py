@@ -357,11 +357,18 @@ def attention(b, dtype, shape, depth):
         kept = b.data("i1", (rows, columns))
         kept[:, 0] = 1
         mask = [b.constant("i1", (rows, columns), np.asarray(kept))]
-    attributes = {"scale": r.choice((0.5, 1.0, 0.25))}
-    made = b.add("mpcomm.attention", [q, k, v, *mask], attributes, (dtype, shape), (of, (n, heads, rows)))
+    bias = []
+    if r.random() < 0.4:
+        biased = tuple(size if r.random() < 0.6 else 1 for size in (n, heads, rows, columns))
+        bias = [b.make(of if r.random() < 0.5 else dtype, biased, depth)]
+    rest = [*mask, *bias]
+    attributes = {"scale": r.choice((0.5, 1.0, 0.25)), "operandSegmentSizes": Segments(1, 1, 1, len(mask), len(bias))}
+    made = b.add("mpcomm.attention", [q, k, v, *rest], attributes, (dtype, shape),
+                 (of, (n, heads, rows) + (2,) * len(bias)))  # fmt: skip
     if r.random() < 0.5:
         return made[0]
-    grads = b.add("mpcomm.attention_grad", [b.make(dtype, shape, depth), q, k, v, *made, *mask], attributes,
+    attributes = {**attributes, "operandSegmentSizes": Segments(*[1] * 6, len(mask), len(bias))}
+    grads = b.add("mpcomm.attention_grad", [b.make(dtype, shape, depth), q, k, v, *made, *rest], attributes,
                   (dtype, shape), (dtype, keys), (dtype, keys))  # fmt: skip
     return grads[0]
 

@@ -11,6 +11,7 @@ does. They have the form that pipelines cut: a forward pass, and a backward pass
 import math
 
 from graph import Text
+from layers import Segments
 
 SUM = Text("#mpcomm<reduction sum>")
 
@@ -215,10 +216,15 @@ class Network:
     def attention(self, x):
         """[samples, rows, heads, size], of itself."""
         type_, (n, s, h, d) = (x.dtype, x.shape), x.shape
-        a = {"scale": 0.5}
-        y, lse = self.op("mpcomm.attention", [x, x, x], a, type_, (x.dtype, (n, h, s)))
+        bias = []
+        if self.random.random() < 0.75:
+            shape = tuple(size if self.random.random() < 0.6 else 1 for size in (n, h, s, s))
+            bias = [self.b.constant(x.dtype, shape, self.b.data(x.dtype, shape))]
+        a = lambda *counts: {"scale": 0.5, "operandSegmentSizes": Segments(*counts, 0, len(bias))}
+        y, lse = self.op("mpcomm.attention", [x, x, x, *bias], a(1, 1, 1), type_,
+                         (x.dtype, (n, h, s) + (2,) * len(bias)))  # fmt: skip
         def back(dy):
-            made = self.op("mpcomm.attention_grad", [dy, x, x, x, y, lse], a, type_, type_, type_)
+            made = self.op("mpcomm.attention_grad", [dy, x, x, x, y, lse, *bias], a(*[1] * 6), type_, type_, type_)
             return [(x, m) for m in made]
         self.tape.append((y, back))
         return y

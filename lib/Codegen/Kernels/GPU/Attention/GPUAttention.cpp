@@ -14,7 +14,9 @@
 // operand of the second product without leaving its thread.
 //
 // exp(scale (S - m)) is 2^(c S - c m) with c = scale log2(e), one fused
-// multiplication each.
+// multiplication each. With a bias, S becomes scale S + bias, and exp(S - m) is
+// 2^(log2(e) (S - m)): c m would exceed f32 where the bias is the least number,
+// and S - m is exact where both are large and near each other.
 //
 //===----------------------------------------------------------------------===//
 
@@ -91,26 +93,12 @@ Value ForwardEmitter::rowOf(int64_t fragment) {
       code.add(code.divide(code.lane, 4), fragment * plan.rowsOfFragment()));
 }
 
-void ForwardEmitter::scaleScores(MutableArrayRef<Quad> s) {
-  if (!scaleFirst)
-    return;
-  Value scale = code.real(code.op.getScale().convertToDouble());
-  for (Quad &quad : s)
-    for (Value &value : quad)
-      value = code.mulF(value, scale);
-}
-
-void ForwardEmitter::mask(Value partial, Value tile,
-                          MutableArrayRef<SmallVector<Quad>> s,
-                          int64_t firstFragment) {
-  if (!partial)
-    return;
-  Value otherwise = code.real(-std::numeric_limits<double>::infinity());
-  // 16 columns at a time, so that no more is in registers at once.
+void ForwardEmitter::forScores(Value tile, MutableArrayRef<SmallVector<Quad>> s,
+                               int64_t first, MadeScores made) {
   for (int64_t from = 0; from < plan.step / 8; from += 2) {
     AttentionCode::Scores scores;
     SmallVector<Value> values;
-    scores.row = rowOf(firstFragment);
+    scores.row = rowOf(first);
     scores.column = code.add(code.mul(tile, plan.step),
                              code.mul(code.remainder(code.lane, 4), 2));
     scores.isInside =
@@ -124,8 +112,8 @@ void ForwardEmitter::mask(Value partial, Value tile,
                    i / 2 * 8,
                n * 8 + i % 2});
         }
-    SmallVector<Value> kept = code.keep(partial, scores, values, otherwise);
-    ArrayRef<Value> rest = kept;
+    SmallVector<Value> all = made(scores, values);
+    ArrayRef<Value> rest = all;
     for (SmallVector<Quad> &quads : s)
       for (int64_t n = from; n < from + 2; ++n) {
         llvm::copy(rest.take_front(4), quads[n].begin());
@@ -134,9 +122,31 @@ void ForwardEmitter::mask(Value partial, Value tile,
   }
 }
 
+void ForwardEmitter::weigh(Value partial, Value tile,
+                           MutableArrayRef<SmallVector<Quad>> s,
+                           int64_t first) {
+  if (code.hasBias) {
+    forScores(tile, s, first, [&](const auto &scores, ArrayRef<Value> values) {
+      return code.addBias(scores, values);
+    });
+  } else if (scaleFirst) {
+    Value scale = code.real(code.op.getScale().convertToDouble());
+    for (SmallVector<Quad> &rows : s)
+      for (Quad &quad : rows)
+        for (Value &value : quad)
+          value = code.mulF(value, scale);
+  }
+  if (!partial)
+    return;
+  Value otherwise = code.real(-std::numeric_limits<double>::infinity());
+  forScores(tile, s, first, [&](const auto &scores, ArrayRef<Value> values) {
+    return code.keep(partial, scores, values, otherwise);
+  });
+}
+
 void ForwardEmitter::exponentiate(int64_t fragment, SmallVector<Quad> &s,
                                   State &state) {
-  Value c = code.real(scaleFirst ? kLog2E : factor);
+  Value c = code.real(scaleFirst || code.hasBias ? kLog2E : factor);
   Value zero = code.real(0);
   for (int64_t half = 0; half < 2; ++half) {
     Value &most = state.most[fragment][half];
@@ -152,13 +162,19 @@ void ForwardEmitter::exponentiate(int64_t fragment, SmallVector<Quad> &s,
         code.b, code.loc, arith::CmpFPredicate::OEQ, next,
         code.real(-std::numeric_limits<double>::infinity()));
     Value from = code.select(isNothing, zero, next);
-    Value shift = code.mulF(from, code.real(scaleFirst ? -kLog2E : -factor));
-    Value shrink = code.exp2(code.fma(most, c, shift));
+    Value shift;
+    if (!code.hasBias)
+      shift = code.mulF(from, code.real(scaleFirst ? -kLog2E : -factor));
+    auto power = [&](Value x) {
+      return code.exp2(code.hasBias ? code.mulF(code.subF(x, from), c)
+                                    : code.fma(x, c, shift));
+    };
+    Value shrink = power(most);
     most = next;
     Value sum;
     for (Quad &quad : s)
       for (int64_t i = 2 * half; i < 2 * half + 2; ++i) {
-        quad[i] = code.exp2(code.fma(quad[i], c, shift));
+        quad[i] = power(quad[i]);
         sum = sum ? code.addF(sum, quad[i]) : quad[i];
       }
     total = code.fma(total, shrink, sum);
@@ -186,7 +202,8 @@ void ForwardEmitter::finish(const State &state) {
   Value lse = code.lse(lseArgument);
   auto lseType =
       cast<MemRefType>(code.function.getArgument(lseArgument).getType());
-  int64_t lseStride = lseType.getStridesAndOffset().first[2] * 4;
+  SmallVector<int64_t> lseStrides = lseType.getStridesAndOffset().first;
+  int64_t lseStride = lseStrides[2] * 4;
   Value isFirst = code.equal(code.remainder(code.lane, 4), 0);
   for (int64_t f = 0; f < plan.fragments; ++f) {
     std::array<Value, 2> scales;
@@ -194,15 +211,26 @@ void ForwardEmitter::finish(const State &state) {
       Value total = code.sumOfRow(state.total[f][half]);
       scales[half] =
           arith::DivFOp::create(code.b, code.loc, code.real(1), total);
-      // m c + log2 l; m is 0 in it where it is -infinity, as l is.
+      if (code.op.getSafe()) {
+        Value isNothing = arith::CmpFOp::create(
+            code.b, code.loc, arith::CmpFPredicate::OEQ, total, code.real(0));
+        scales[half] = code.select(isNothing, code.real(0), scales[half]);
+      }
       Value most = state.most[f][half];
-      Value log = code.fma(most, code.real(scaleFirst ? kLog2E : factor),
-                           code.log2(total));
+      Value log = code.log2(total);
+      // m c + log2 l; m is 0 in it where it is -infinity, as l is.
+      if (!code.hasBias)
+        log = code.fma(most, code.real(scaleFirst ? kLog2E : factor), log);
       log = code.mulF(log, code.real(1 / kLog2E));
       Value row = code.add(rowOf(f), half * 8);
       Value isThere = code.both(isFirst, code.less(row, code.rows));
-      emitIf(code.b, code.loc, isThere,
-             [&] { code.store(log, code.advance(lse, row, lseStride), 4); });
+      emitIf(code.b, code.loc, isThere, [&] {
+        Value to = code.advance(lse, row, lseStride);
+        if (code.hasBias)
+          code.store(most, to, 4);
+        code.store(log, code.hasBias ? code.advance(to, lseStrides[3] * 4) : to,
+                   4);
+      });
     }
     ArrayRef<Quad> sums(state.sums);
     code.storeRows(out, rowOf(f),
@@ -247,9 +275,7 @@ ForwardEmitter::Carried WarpForward::tile(Value tile, Value stage, Value kind,
         for (int64_t i = 0; i < 2; ++i)
           code.multiply(s[f][2 * n + i], q[f][k], b[2 * i], b[2 * i + 1]);
     }
-  for (SmallVector<Quad> &rows : s)
-    scaleScores(rows);
-  mask(code.isPartial(kind, tile, plan.step), tile, s);
+  weigh(code.isPartial(kind, tile, plan.step), tile, s);
   SmallVector<SmallVector<Quad>> p;
   for (int64_t f = 0; f < plan.fragments; ++f) {
     exponentiate(f, s[f], state);
@@ -326,7 +352,8 @@ static constexpr int64_t kBlocksOfWarpgroups = 3;
 
 /// As many rows as leave no processor without a block; more rows of a warp read
 /// k and v from shared memory less often, but take registers.
-static AttentionPlan planFor(MemRefType q, const GPULimits &limits) {
+static AttentionPlan planFor(MemRefType q, bool hasBias, bool ofWarpgroups,
+                             const GPULimits &limits) {
   int64_t rows = q.getDimSize(1), size = q.getDimSize(3);
   AttentionPlan plan;
   plan.step = stepOf(size);
@@ -334,6 +361,12 @@ static AttentionPlan planFor(MemRefType q, const GPULimits &limits) {
       q.getDimSize(0) * q.getDimSize(2) * llvm::divideCeil(rows, 128);
   if (blocks >= limits.processors && rows > 64)
     (size <= 64 ? plan.fragments : plan.warps) *= 2;
+  // The bias of 32 rows by 64 columns would take more registers than there are.
+  if (hasBias && plan.fragments > 1)
+    plan.step = 32;
+  plan.ofWarpgroups = ofWarpgroups;
+  if (ofWarpgroups)
+    plan.step = kWarpgroupRows;
   return plan;
 }
 
@@ -357,11 +390,8 @@ SmallVector<GPUKernel> emitGPUAttention(mprt::AttentionOp op,
       limits.warpgroups && areTilesOfWarpgroups(op, layouts, alignments);
   if (op.isGradient())
     return emitGPUAttentionGrad(op, layouts, alignments, ofWarpgroups, b, name);
-  AttentionPlan plan = planFor(layouts[0], limits);
-  if (ofWarpgroups) {
-    plan.ofWarpgroups = true;
-    plan.step = kWarpgroupRows;
-  }
+  AttentionPlan plan =
+      planFor(layouts[0], op.getBias() != nullptr, ofWarpgroups, limits);
   AttentionScratch scratch;
   SmallVector<GPUKernel> kernels;
   if (op.getMask()) {
@@ -375,7 +405,7 @@ SmallVector<GPUKernel> emitGPUAttention(mprt::AttentionOp op,
   AttentionCode code(op, layouts, alignments, scratch, kernel);
   if (ofWarpgroups) {
     kernel.sharedBytes = sharedBytesOfForward(plan, code.size);
-    if (code.size == kPanel)
+    if (code.size == kPanel && !code.hasBias)
       setLeastBlocks(kernel.function, kBlocksOfWarpgroups);
     emitWarpgroupForward(code, plan);
   } else {

@@ -30,15 +30,16 @@ struct AttentionScratch {
   enum Class { None = 0, Some = 1, All = 2 };
   int64_t tileRows = 0, tileColumns = 0; ///< of the mask; 0 without one
   int64_t classes = 0;                   ///< offset of the bytes
-  /// Of gradients: two f32, lse' and delta, of [batch, heads, paddedRows].
-  int64_t numbers = 0, paddedRows = 0;
+  /// Of gradients: two f32, lse' and delta, of [batch, heads, paddedRows]; four
+  /// with a bias, l', m, delta and one of no use.
+  int64_t numbers = 0, paddedRows = 0, numberBytes = 8;
   int64_t bytes = 0;
 
   /// Makes room for the classes of a mask.
   void setMask(int64_t rows, int64_t columns, int64_t ofTileRows,
                int64_t ofTileColumns);
   /// Makes room for numbers of gradients; `all` is batch * heads.
-  void setNumbers(int64_t all, int64_t rows);
+  void setNumbers(int64_t all, int64_t rows, bool hasBias);
 };
 
 /// Attention of an op, and the emission of one of its kernels.
@@ -91,6 +92,11 @@ public:
   llvm::SmallVector<Value> keepBits(Value isPartial, Value bits, int64_t first,
                                     llvm::ArrayRef<Value> values,
                                     Value otherwise);
+  /// scale * s + bias of scores s, in f32. Where the bias is read in pairs, the
+  /// first of `scores` begins one. Of scores that do not exist, the bias is
+  /// that of the last row or column.
+  llvm::SmallVector<Value> addBias(const Scores &scores,
+                                   llvm::ArrayRef<Value> values);
   /// Whether to look at the mask, or at the last column, in tile `tile` of
   /// columns, `step` each, of class `kind` (null without a mask).
   Value isPartial(Value kind, Value tile, int64_t step);
@@ -103,7 +109,7 @@ public:
   mprt::AttentionOp op;
   const AttentionScratch &scratch;
   int64_t batch, heads, rows, columns, size;
-  bool hasMask;
+  bool hasMask, hasBias;
   bool ofWarpgroups = false; ///< whether they multiply the tiles of a loop
   Value batchIndex, headIndex, part; ///< the block's
 
@@ -116,6 +122,8 @@ private:
   choose(Value condition, llvm::ArrayRef<Value> values,
          llvm::function_ref<llvm::SmallVector<Value>()> made);
   Value scratchAt(int64_t offset);
+  /// The bias of each of the scores.
+  llvm::SmallVector<Value> biasOf(const Scores &scores);
 
   llvm::ArrayRef<mlir::MemRefType> layouts;
   llvm::ArrayRef<uint64_t> alignments;

@@ -49,17 +49,25 @@ protected:
   /// Tile `tile` of the others among the mask's tiles, which are as large as
   /// those of own rows.
   std::pair<Value, Value> classAt(Value tile);
-  /// Begins the copy of lse' and delta of rows from `first` on.
+  /// Bytes of the numbers of a tile's others, and of a row's.
+  int64_t numberBytes() const { return step * code.scratch.numberBytes; }
+  /// Begins the copy of the numbers of rows from `first` on.
   void copyNumbers(Value numbers, Value first, Value target);
-  /// Takes lse' and delta of 8 others from there.
-  void loadOtherNumbers(int64_t tile, Value from);
+  /// Takes numbers of 8 others from there: those that shift S, those that
+  /// differentiate needs, or both, which is as fast without a bias.
+  enum Which { ForShift = 1, ForDifferentiate = 2, Both = 3 };
+  void loadOtherNumbers(int64_t tile, Value from, Which which);
   /// Whether to look at the mask in a tile.
   Value partialOf(Value kind, Value tile);
+  /// The thread's scores of others `from` to `to` of a tile, of 8 each.
+  AttentionCode::Scores placesOf(Value tile, int64_t from, int64_t to);
   /// Which of the thread's scores of a tile are kept, while few registers are
   /// in use.
   Value keptBits(Value partial, Value tile);
-  /// c S - lse' of 8 others; S becomes P, and dP becomes dS.
-  void shift(Quad &s, int64_t tile);
+  /// What the power of two is taken of, of others from `from` on, 8 each: S
+  /// becomes c S - lse', or log2(e) (scale S + bias - m) - l'; then P; and dP
+  /// becomes dS.
+  void shift(llvm::MutableArrayRef<Quad> s, Value tile, int64_t from);
   void exponentiate(Quad &s);
   void differentiate(Quad &dp, const Quad &p, int64_t tile);
   Carried zeros();
@@ -73,10 +81,13 @@ protected:
 
 private:
   unsigned firstResult;
-  /// lse' and delta of own rows g, g + 8 (`ofRows`).
-  std::array<std::array<Value, 2>, 2> ownNumbers;
-  /// By tile of 8 others, lse' and delta of columns 2t, 2t + 1.
-  llvm::SmallVector<std::array<std::array<Value, 2>, 2>> otherNumbers;
+  /// Of two rows: lse' and delta; with a bias l', m and delta.
+  using Numbers = std::array<std::array<Value, 2>, 3>;
+  /// Number `which` of the row of value i of an accumulator.
+  Value numberOf(int64_t which, int64_t tile, int64_t i);
+  Numbers ownNumbers; ///< of own rows g, g + 8 (`ofRows`)
+  llvm::SmallVector<Numbers>
+      otherNumbers; ///< by tile of 8 others, of 2t, 2t + 1
 };
 
 /// The kernel for sm_90a.
@@ -84,7 +95,7 @@ void emitWarpgroupBackward(AttentionCode &code, bool ofRows);
 
 /// Shared memory that a launch of it has to ask for; 0 where the kernel
 /// declares what it has.
-int64_t sharedBytesOfBackward(int64_t size, bool ofRows);
+int64_t sharedBytesOfBackward(const AttentionCode &code, bool ofRows);
 
 } // namespace mpcomm::kernels
 

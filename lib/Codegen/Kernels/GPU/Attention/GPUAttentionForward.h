@@ -55,12 +55,12 @@ protected:
   /// Loads q, goes through the tiles and returns what is carried.
   virtual Carried overTiles(const State &state) = 0;
 
-  /// What comes between the products: S is scaled where factors are not in the
-  /// exponent, and masked;
-  void scaleScores(llvm::MutableArrayRef<Quad> s);
-  void mask(Value partial, Value tile,
-            llvm::MutableArrayRef<llvm::SmallVector<Quad>> s,
-            int64_t firstFragment = 0);
+  /// What comes between the products, for fragments from `first` on: S is
+  /// scaled and gets its bias, where factors are not in the exponent, and is
+  /// masked.
+  void weigh(Value partial, Value tile,
+             llvm::MutableArrayRef<llvm::SmallVector<Quad>> s,
+             int64_t first = 0);
   /// S becomes P; m, l and O follow.
   void exponentiate(int64_t fragment, llvm::SmallVector<Quad> &s, State &state);
   /// P, as the left operands of products with 16 rows of v each.
@@ -73,6 +73,12 @@ protected:
   Value firstRow;
 
 private:
+  using MadeScores = llvm::function_ref<llvm::SmallVector<Value>(
+      const AttentionCode::Scores &, llvm::ArrayRef<Value>)>;
+  /// Replaces the scores of a tile, 16 columns at a time, so that no more is in
+  /// registers at once.
+  void forScores(Value tile, llvm::MutableArrayRef<llvm::SmallVector<Quad>> s,
+                 int64_t first, MadeScores made);
   void finish(const State &state);
 
   double factor = 0; ///< c

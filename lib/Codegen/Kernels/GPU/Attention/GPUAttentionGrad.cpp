@@ -63,15 +63,15 @@ private:
   Carried tile(Value tile, Value stage, Value kind, Carried carried);
   /// P and dS (or their transposes) of 16 others from `chunk` on, two tiles of
   /// 8 each.
-  void scores(int64_t chunk, Value others, Value partial, Value bits,
-              std::array<Quad, 2> &p, std::array<Quad, 2> &ds);
+  void scores(Value tile, int64_t chunk, Value others, Value partial,
+              Value bits, std::array<Quad, 2> &p, std::array<Quad, 2> &ds);
 
   int64_t pitch;
   /// Fragments of `second` for which registers do not suffice: each lane has
   /// its own part in shared memory.
   int64_t parked;
-  Value shared, parkedAt;
-  SmallVector<Quad> first, second; ///< own rows of k and v; of q and dout
+  Value shared, parkedAt, numbersAt; ///< of a tile's others
+  SmallVector<Quad> first, second;   ///< own rows of k and v; of q and dout
 };
 } // namespace
 
@@ -104,13 +104,14 @@ void BackwardEmitter::open() {
 
 void BackwardEmitter::loadOwnNumbers() {
   Value numbers = code.numbers();
+  int64_t bytes = code.scratch.numberBytes;
   for (int64_t half = 0; half < 2; ++half) {
-    Value both =
-        code.load(VectorType::get({2}, code.f32),
-                  code.advance(numbers, code.add(ownRow, half * 8), 8), 8);
-    for (int64_t which = 0; which < 2; ++which)
+    Value all = code.load(
+        VectorType::get({bytes / 4}, code.f32),
+        code.advance(numbers, code.add(ownRow, half * 8), bytes), bytes);
+    for (int64_t which = 0; which < (code.hasBias ? 3 : 2); ++which)
       ownNumbers[which][half] =
-          vector::ExtractOp::create(code.b, code.loc, both, which);
+          vector::ExtractOp::create(code.b, code.loc, all, which);
   }
 }
 
@@ -120,22 +121,45 @@ std::pair<Value, Value> BackwardEmitter::classAt(Value tile) {
 }
 
 void BackwardEmitter::copyNumbers(Value numbers, Value first, Value target) {
-  // The numbers of two rows are 16 bytes.
+  // 16 bytes a thread: the numbers of two rows, or of one.
   Value to = code.advance(target, code.thread, 16);
-  emitIf(code.b, code.loc, code.less(code.thread, step / 2), [&] {
+  emitIf(code.b, code.loc, code.less(code.thread, numberBytes() / 16), [&] {
     Value source =
-        code.advance(code.advance(numbers, first, 8), code.thread, 16);
+        code.advance(code.advance(numbers, first, code.scratch.numberBytes),
+                     code.thread, 16);
     code.copy16(source, to);
   });
 }
 
-void BackwardEmitter::loadOtherNumbers(int64_t tile, Value from) {
-  Value at = code.advance(from, code.mul(code.remainder(code.lane, 4), 2), 8);
-  Value both = code.load(VectorType::get({4}, code.f32),
-                         code.advance(at, tile * 8 * 8), 16);
-  for (int64_t i = 0; i < 4; ++i)
-    otherNumbers[tile][i % 2][i / 2] =
-        vector::ExtractOp::create(code.b, code.loc, both, i);
+void BackwardEmitter::loadOtherNumbers(int64_t tile, Value from, Which which) {
+  int64_t bytes = code.scratch.numberBytes;
+  Value at =
+      code.advance(from, code.mul(code.remainder(code.lane, 4), 2), bytes);
+  at = code.advance(at, tile * 8 * bytes);
+  Numbers &numbers = otherNumbers[tile];
+  auto take = [&](Value place, int64_t count, auto target) {
+    Value some =
+        code.load(VectorType::get({count}, code.f32), place, count * 4);
+    for (int64_t i = 0; i < count; ++i)
+      target(i) = vector::ExtractOp::create(code.b, code.loc, some, i);
+  };
+  if (!code.hasBias) {
+    // Of both rows, 16 bytes.
+    take(at, 4, [&](int64_t i) -> Value & { return numbers[i % 2][i / 2]; });
+    return;
+  }
+  for (int64_t row = 0; row < 2; ++row) {
+    if (which & ForShift)
+      take(code.advance(at, row * bytes), 2,
+           [&](int64_t i) -> Value & { return numbers[i][row]; });
+    if (which & ForDifferentiate)
+      take(code.advance(at, row * bytes + 8), 1,
+           [&](int64_t) -> Value & { return numbers[2][row]; });
+  }
+}
+
+Value BackwardEmitter::numberOf(int64_t which, int64_t tile, int64_t i) {
+  return ofRows ? ownNumbers[which][i / 2] : otherNumbers[tile][which][i % 2];
 }
 
 Value BackwardEmitter::partialOf(Value kind, Value tile) {
@@ -146,27 +170,42 @@ Value BackwardEmitter::partialOf(Value kind, Value tile) {
   return kind ? code.equal(kind, AttentionScratch::Some) : Value();
 }
 
-Value BackwardEmitter::keptBits(Value partial, Value tile) {
+AttentionCode::Scores BackwardEmitter::placesOf(Value tile, int64_t from,
+                                                int64_t to) {
   Value other =
       code.add(code.mul(tile, step), code.mul(code.remainder(code.lane, 4), 2));
   AttentionCode::Scores scores;
   scores.row = ofRows ? ownRow : other;
   scores.column = ofRows ? other : ownRow;
   scores.isInside = code.rows % kOwnRows == 0 && code.columns % kOwnRows == 0;
-  for (int64_t n = 0; n < step / 8; ++n)
+  for (int64_t n = from; n < to; ++n)
     for (int64_t i = 0; i < 4; ++i) {
       int64_t own = i / 2 * 8, at = n * 8 + i % 2;
       scores.places.push_back(ofRows ? std::pair(own, at) : std::pair(at, own));
     }
-  return code.keptBits(partial, scores);
+  return scores;
 }
 
-void BackwardEmitter::shift(Quad &s, int64_t tile) {
-  for (int64_t i = 0; i < 4; ++i) {
-    Value lse = ofRows ? ownNumbers[0][i / 2] : otherNumbers[tile][0][i % 2];
-    s[i] = code.fma(s[i], code.real(factor),
-                    arith::NegFOp::create(code.b, code.loc, lse));
+Value BackwardEmitter::keptBits(Value partial, Value tile) {
+  return code.keptBits(partial, placesOf(tile, 0, step / 8));
+}
+
+void BackwardEmitter::shift(MutableArrayRef<Quad> s, Value tile, int64_t from) {
+  auto count = static_cast<int64_t>(s.size());
+  if (code.hasBias) {
+    SmallVector<Value> values;
+    for (const Quad &quad : s)
+      llvm::append_range(values, quad);
+    values = code.addBias(placesOf(tile, from, from + count), values);
+    for (int64_t i = 0; i < 4 * count; ++i)
+      s[i / 4][i % 4] = code.subF(values[i], numberOf(1, from + i / 4, i % 4));
   }
+  Value c = code.real(code.hasBias ? kLog2E : factor);
+  for (int64_t n = 0; n < count; ++n)
+    for (int64_t i = 0; i < 4; ++i)
+      s[n][i] = code.fma(
+          s[n][i], c,
+          arith::NegFOp::create(code.b, code.loc, numberOf(0, from + n, i)));
 }
 
 void BackwardEmitter::exponentiate(Quad &s) {
@@ -175,10 +214,9 @@ void BackwardEmitter::exponentiate(Quad &s) {
 }
 
 void BackwardEmitter::differentiate(Quad &dp, const Quad &p, int64_t tile) {
-  for (int64_t i = 0; i < 4; ++i) {
-    Value delta = ofRows ? ownNumbers[1][i / 2] : otherNumbers[tile][1][i % 2];
-    dp[i] = code.mulF(p[i], code.subF(dp[i], delta));
-  }
+  for (int64_t i = 0; i < 4; ++i)
+    dp[i] = code.mulF(
+        p[i], code.subF(dp[i], numberOf(code.hasBias ? 2 : 1, tile, i)));
 }
 
 BackwardEmitter::Carried BackwardEmitter::zeros() {
@@ -214,8 +252,8 @@ SmallVector<Quad> WarpBackward::loadOwn(Value tile) {
   return fragments;
 }
 
-void WarpBackward::scores(int64_t chunk, Value others, Value partial,
-                          Value bits, std::array<Quad, 2> &p,
+void WarpBackward::scores(Value tile, int64_t chunk, Value others,
+                          Value partial, Value bits, std::array<Quad, 2> &p,
                           std::array<Quad, 2> &ds) {
   p = ds = {code.zeros(), code.zeros()};
   Value from = code.advance(others, chunk * pitch);
@@ -232,17 +270,25 @@ void WarpBackward::scores(int64_t chunk, Value others, Value partial,
         code.multiply(sums[n], a, b[2 * n], b[2 * n + 1]);
     }
   };
+  // With a bias where they are needed, since few registers are left.
+  auto loadNumbers = [&](Which which) {
+    for (int64_t n = 0; n < 2 && !ofRows; ++n)
+      loadOtherNumbers(chunk / 8 + n, numbersAt, which);
+  };
+  if (!code.hasBias)
+    loadNumbers(Both);
   multiply(p, first, 0);
-  SmallVector<Value> exponents;
-  for (int64_t n = 0; n < 2; ++n) {
-    shift(p[n], chunk / 8 + n);
-    llvm::append_range(exponents, p[n]);
-  }
+  if (code.hasBias)
+    loadNumbers(ForShift);
+  shift(p, tile, chunk / 8);
+  SmallVector<Value> exponents(llvm::concat<Value>(p[0], p[1]));
   exponents =
       code.keepBits(partial, bits, chunk / 2, exponents,
                     code.real(-std::numeric_limits<double>::infinity()));
   // After the branch, so that it need not hold both.
   multiply(ds, second, step * pitch);
+  if (code.hasBias)
+    loadNumbers(ForDifferentiate);
   for (int64_t n = 0; n < 2; ++n) {
     llvm::copy(ArrayRef(exponents).slice(4 * n, 4), p[n].begin());
     exponentiate(p[n]);
@@ -260,12 +306,10 @@ BackwardEmitter::Carried WarpBackward::tile(Value tile, Value stage, Value kind,
   Value across = code.advance(base, code.laneOfLeft(pitch), 1);
   Value partial = partialOf(kind, tile);
   Value bits = keptBits(partial, tile);
+  numbersAt = code.advance(base, 2 * step * pitch);
   for (int64_t chunk = 0; chunk < step; chunk += 16) {
-    if (!ofRows)
-      for (int64_t n = 0; n < 2; ++n)
-        loadOtherNumbers(chunk / 8 + n, code.advance(base, 2 * step * pitch));
     std::array<Quad, 2> p, ds;
-    scores(chunk, others, partial, bits, p, ds);
+    scores(tile, chunk, others, partial, bits, p, ds);
     // dq from dS and k, which is the first of the others; dk from dS and q,
     // the first; dv from P and dout, the second.
     for (int64_t result = 0; result < results(); ++result) {
@@ -288,8 +332,7 @@ BackwardEmitter::Carried WarpBackward::tile(Value tile, Value stage, Value kind,
 }
 
 void WarpBackward::run() {
-  int64_t numberBytes = ofRows ? 0 : step * 8;
-  int64_t stageBytes = 2 * step * pitch + numberBytes;
+  int64_t stageBytes = 2 * step * pitch + (ofRows ? 0 : numberBytes());
   int64_t ownBytes = 2 * kOwnRows * pitch;
   int64_t tileBytes = std::max(2 * stageBytes, ownBytes);
   shared = code.shared(tileBytes + kWarpsOfGrad * parked * kFragmentBytes);
@@ -408,25 +451,36 @@ static GPUKernel emitDeltas(mprt::AttentionOp op, ArrayRef<MemRefType> layouts,
   Value isWritten =
       code.both(code.equal(chunk, 0), code.less(row, scratch.paddedRows));
   emitIf(at, loc, isWritten, [&] {
-    int64_t stride = layouts[kLse].getStridesAndOffset().first[2] * 4;
-    Value lse = code.load(
-        code.f32,
-        code.advance(code.lse(kLse), code.least(row, code.rows - 1), stride),
-        4);
+    SmallVector<int64_t> strides = layouts[kLse].getStridesAndOffset().first;
+    Value from = code.advance(code.lse(kLse), code.least(row, code.rows - 1),
+                              strides[2] * 4);
+    // With a bias, m comes first.
+    Value lse = code.load(code.f32, from, 4), log = lse;
+    if (code.hasBias)
+      log = code.load(code.f32, code.advance(from, strides[3] * 4), 4);
+    Value infinity = code.real(std::numeric_limits<double>::infinity());
     // Rows that nothing is kept of, and those after the last, are as if of
-    // zeros.
+    // zeros; with a bias their P is 0.
     Value isReal =
         code.both(code.less(row, code.rows),
                   arith::CmpFOp::create(
                       at, loc, arith::CmpFPredicate::UNE, lse,
                       code.real(-std::numeric_limits<double>::infinity())));
     Value zero = code.real(0);
-    Value exponent = code.mulF(lse, code.real(kLog2E));
-    Value numbers = vector::FromElementsOp::create(
-        at, loc, VectorType::get({2}, code.f32),
-        ValueRange{code.select(isReal, exponent, zero),
-                   code.select(isReal, delta, zero)});
-    code.store(numbers, code.advance(code.numbers(), row, 8), 8);
+    Value exponent = code.mulF(log, code.real(kLog2E));
+    SmallVector<Value> numbers{code.select(isReal, exponent, zero)};
+    if (code.hasBias)
+      numbers.push_back(code.select(isReal, lse, infinity));
+    numbers.push_back(code.select(isReal, delta, zero));
+    if (code.hasBias)
+      numbers.push_back(zero);
+    code.store(
+        vector::FromElementsOp::create(
+            at, loc,
+            VectorType::get({static_cast<int64_t>(numbers.size())}, code.f32),
+            numbers),
+        code.advance(code.numbers(), row, scratch.numberBytes),
+        scratch.numberBytes);
   });
   return kernel;
 }
@@ -440,7 +494,7 @@ SmallVector<GPUKernel> emitGPUAttentionGrad(mprt::AttentionOp op,
           heads = layouts[kQ].getDimSize(2),
           columns = layouts[kK].getDimSize(1);
   AttentionScratch scratch;
-  scratch.setNumbers(batch * heads, rows);
+  scratch.setNumbers(batch * heads, rows, op.getBias() != nullptr);
   SmallVector<GPUKernel> kernels;
   if (op.getMask()) {
     scratch.setMask(rows, columns, kOwnRows, kOwnRows);
@@ -455,10 +509,10 @@ SmallVector<GPUKernel> emitGPUAttentionGrad(mprt::AttentionOp op,
         kWarpsOfGrad * kWarp, scratch.bytes);
     AttentionCode code(op, layouts, alignments, scratch, kernel);
     if (ofWarpgroups) {
-      kernel.sharedBytes = sharedBytesOfBackward(code.size, ofRows);
+      kernel.sharedBytes = sharedBytesOfBackward(code, ofRows);
       emitWarpgroupBackward(code, ofRows);
     } else {
-      if (code.hasMask && code.size <= kSizeOfManyBlocks)
+      if (code.hasMask && !code.hasBias && code.size <= kSizeOfManyBlocks)
         setLeastBlocks(kernel.function,
                        ofRows ? kBlocksOfRows : kBlocksOfColumns);
       WarpBackward(code, ofRows).run();

@@ -38,10 +38,11 @@ void AttentionScratch::setMask(int64_t rows, int64_t columns,
                         llvm::divideCeil(columns, tileColumns);
 }
 
-void AttentionScratch::setNumbers(int64_t all, int64_t rows) {
+void AttentionScratch::setNumbers(int64_t all, int64_t rows, bool hasBias) {
   paddedRows = llvm::alignTo(rows, kOwnRows);
   numbers = llvm::alignTo(bytes, kScratchAlignment);
-  bytes = numbers + all * paddedRows * 8;
+  numberBytes = hasBias ? 16 : 8;
+  bytes = numbers + all * paddedRows * numberBytes;
 }
 
 /// The strides of a layout, which are known.
@@ -55,7 +56,8 @@ AttentionCode::AttentionCode(mprt::AttentionOp op, ArrayRef<MemRefType> layouts,
                              const GPUKernel &kernel)
     : TileCode(kernel.function, layouts[0].getElementType(), kernel.threads),
       op(op), scratch(scratch), hasMask(op.getMask() != nullptr),
-      layouts(layouts), alignments(alignments) {
+      hasBias(op.getBias() != nullptr), layouts(layouts),
+      alignments(alignments) {
   MemRefType q = layouts[op.isGradient() ? 1 : 0],
              k = layouts[op.isGradient() ? 2 : 1];
   batch = q.getDimSize(0), rows = q.getDimSize(1), heads = q.getDimSize(2),
@@ -76,7 +78,7 @@ static int64_t headsAtATime(int64_t all, int64_t parts) {
   return all;
 }
 
-unsigned AttentionCode::maskArgument() { return op.isGradient() ? 6 : 3; }
+unsigned AttentionCode::maskArgument() { return op.getNumOthers(); }
 
 void AttentionCode::openBlock(int64_t parts, bool firstIsLongest) {
   // Blocks side by side share the operands that all parts of a head read,
@@ -135,7 +137,8 @@ Value AttentionCode::scratchAt(int64_t offset) {
 
 Value AttentionCode::numbers() {
   Value head = add(mul(batchIndex, heads), headIndex);
-  return advance(scratchAt(scratch.numbers), head, scratch.paddedRows * 8);
+  return advance(scratchAt(scratch.numbers), head,
+                 scratch.paddedRows * scratch.numberBytes);
 }
 
 AttentionCode::Carried AttentionCode::overTiles(
@@ -357,7 +360,7 @@ GPUKernel emitMaskClasses(mprt::AttentionOp op, ArrayRef<MemRefType> layouts,
   AttentionCode code(op, layouts, alignments, scratch, kernel);
   OpBuilder &at = code.b;
   Location loc = code.loc;
-  unsigned argument = op.isGradient() ? 6 : 3;
+  unsigned argument = op.getNumOthers();
   SmallVector<int64_t> strides = stridesOf(layouts[argument]);
   int64_t perColumn = llvm::divideCeil(code.rows, scratch.tileRows),
           perRow = llvm::divideCeil(code.columns, scratch.tileColumns);

@@ -56,9 +56,6 @@ private:
 };
 } // namespace
 
-/// Bytes of lse' and delta of a row.
-static constexpr int64_t kNumberBytes = 8;
-
 SmallVector<Quad> WarpgroupBackward::loadOwn(Value tile) {
   Value row = code.add(code.mul(code.warp, 16), code.remainder(code.lane, 16));
   Value from = code.advance(tile, row, kPanelBytes);
@@ -100,8 +97,8 @@ void WarpgroupBackward::accumulate(MutableArrayRef<Quad> sums,
 }
 
 Value WarpgroupBackward::numbersOf(Value stage) {
-  return code.advance(
-      numbersAt, code.divide(stage, 2 * tileBytes / (step * kNumberBytes)), 1);
+  return code.advance(numbersAt,
+                      code.divide(stage, 2 * tileBytes / numberBytes()), 1);
 }
 
 BackwardEmitter::Carried WarpgroupBackward::tile(Value tile, Value stage,
@@ -116,17 +113,25 @@ BackwardEmitter::Carried WarpgroupBackward::tile(Value tile, Value stage,
       WarpgroupTile(code, code.advance(base, tileBytes), step)};
   Value partial = partialOf(kind, tile);
   Value bits = keptBits(partial, tile);
-  if (!ofRows)
-    for (int64_t n = 0; n < step / 8; ++n)
-      loadOtherNumbers(n, numbersOf(stage));
+  // With a bias where they are needed, since few registers are left.
+  auto loadNumbers = [&](Which which) {
+    for (int64_t n = 0; n < step / 8 && !ofRows; ++n)
+      loadOtherNumbers(n, numbersOf(stage), which);
+  };
+  if (!code.hasBias)
+    loadNumbers(Both);
   SmallVector<Quad> s(step / 8), dp(step / 8);
   beginScores(0, s, others[0]);
   beginScores(1, dp, others[1]);
   waitForProducts(code, 1, {MutableArrayRef<Quad>(s)});
+  if (code.hasBias)
+    loadNumbers(ForShift);
   SmallVector<Value> exponents;
-  for (auto [n, quad] : llvm::enumerate(s)) {
-    shift(quad, static_cast<int64_t>(n));
-    llvm::append_range(exponents, quad);
+  for (int64_t n = 0; n < step / 8; n += 2) {
+    MutableArrayRef<Quad> some = MutableArrayRef<Quad>(s).slice(n, 2);
+    shift(some, tile, n);
+    for (const Quad &quad : some)
+      llvm::append_range(exponents, quad);
   }
   exponents =
       code.keepBits(partial, bits, 0, exponents,
@@ -139,6 +144,8 @@ BackwardEmitter::Carried WarpgroupBackward::tile(Value tile, Value stage,
   if (!ofRows)
     accumulate(sumsOf(1, sums), s, others[1]);
   waitForProducts(code, ofRows ? 0 : 1, {MutableArrayRef<Quad>(dp)});
+  if (code.hasBias)
+    loadNumbers(ForDifferentiate);
   for (auto [n, quad] : llvm::enumerate(dp))
     differentiate(quad, s[n], static_cast<int64_t>(n));
   accumulate(sumsOf(0, sums), dp, others[0]);
@@ -151,23 +158,23 @@ BackwardEmitter::Carried WarpgroupBackward::tile(Value tile, Value stage,
 
 /// Bytes of a block's tiles: own rows, where they stay, two stages, and the
 /// numbers of both.
-static int64_t bytesOfTiles(int64_t size, bool ofRows) {
-  int64_t tiles = size == kPanel ? 4 : 6;
-  return tiles * kOwnRows * size * 2 +
-         (ofRows ? 0 : 2 * kOwnRows * kNumberBytes);
+static int64_t bytesOfTiles(const AttentionCode &code, bool ofRows) {
+  int64_t tiles = code.size == kPanel ? 4 : 6;
+  return tiles * kOwnRows * code.size * 2 +
+         (ofRows ? 0 : 2 * kOwnRows * code.scratch.numberBytes);
 }
 
-int64_t sharedBytesOfBackward(int64_t size, bool ofRows) {
-  int64_t bytes = bytesOfTiles(size, ofRows);
+int64_t sharedBytesOfBackward(const AttentionCode &code, bool ofRows) {
+  int64_t bytes = bytesOfTiles(code, ofRows);
   return bytes > kDeclaredSharedBytes ? bytes + kSwizzleBytes : 0;
 }
 
 void WarpgroupBackward::run() {
   code.ofWarpgroups = true;
   int64_t stageBytes = 2 * tileBytes;
-  stages = sharedBytesOfBackward(code.size, ofRows)
+  stages = sharedBytesOfBackward(code, ofRows)
                ? code.launchShared(kSwizzleBytes)
-               : code.shared(bytesOfTiles(code.size, ofRows), kSwizzleBytes);
+               : code.shared(bytesOfTiles(code, ofRows), kSwizzleBytes);
   // Own rows that become registers come through the second stage, which the
   // first tile leaves alone.
   ownAt = code.advance(stages, inRegisters ? stageBytes : 2 * stageBytes);

@@ -64,8 +64,7 @@ ForwardEmitter::Carried WarpgroupForward::tile(Value tile, Value stage,
     // Later than these scores are those of the fragments after it, and the
     // sums of those before it.
     waitForProducts(code, plan.fragments - 1, {MutableArrayRef<Quad>(s[f])});
-    scaleScores(s[f]);
-    mask(partial, tile, s[f], f);
+    weigh(partial, tile, s[f], f);
     exponentiate(f, s[f], state);
     WarpgroupProduct sums;
     sums.left = leftOf(s[f]);

@@ -23,8 +23,8 @@ using namespace mlir;
 namespace mpcomm::batches {
 
 /// Blocks a multiprocessor from which on a block takes several pieces of work,
-/// and how many at most: it finds its launch once. Some eight run at a time; the
-/// last of so many do not leave the others idle for long.
+/// and how many at most: it finds its launch once. Some eight run at a time;
+/// the last of so many do not leave the others idle for long.
 static constexpr int64_t kBlocksOfProcessor = 64;
 static constexpr int64_t kMaxPieces = 8;
 

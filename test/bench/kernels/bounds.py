@@ -19,8 +19,8 @@ at least on a GPU. Needs no GPU, but ptxas and nvdisasm (both of the CUDA toolki
 Of each kernel the loops that have no other in them are counted, in machine code: instructions an
 element, by what executes them. A loop's elements are the bytes that it stores (or loads, if it
 stores nothing) over the bytes of an element in operands of the kernel's largest size. Loops for
-what whole turns leave over are left out, as is all outside of loops, and all branches count. Times are those of an H200:
-4,255 GB/s, a copy's as measured; 132 multiprocessors at 1.755 GHz, each of which issues 4
+what whole turns leave over are left out, as is all outside of loops, and all branches count. Times
+are those of an H200: 4,255 GB/s, a copy's as measured; 132 multiprocessors at 1.755 GHz, each of which issues 4
 instructions a cycle for 32 threads. Half as many go to the integer and comparison units, an eighth to
 that of special functions, a quarter are accesses to memory and shuffles (NVIDIA, "CUDA C++ Programming Guide",
 throughput of arithmetic instructions, 9.0).
@@ -32,6 +32,7 @@ import collections
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -155,6 +156,11 @@ def kernels_of(a, program):
     return read_launches(text), dict(zip(code[1::2], code[2::2]))
 
 
+def tool(name):
+    """From the path or the CUDA toolkit."""
+    return shutil.which(name) or os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin", name)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--programs", default="gpt2-small-bf16")
@@ -162,8 +168,8 @@ def main():
     parser.add_argument("--loops", action="store_true", help="print each loop, too")
     parser.add_argument("--folder", default=".")
     parser.add_argument("--bin", default=BUILD)
-    parser.add_argument("--ptxas", default="ptxas")
-    parser.add_argument("--nvdisasm", default="nvdisasm")
+    parser.add_argument("--ptxas", default=tool("ptxas"))
+    parser.add_argument("--nvdisasm", default=tool("nvdisasm"))
     a = parser.parse_args()
     kinds = [*CLASSES, "other"]
     for program in a.programs.split(","):

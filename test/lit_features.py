@@ -160,6 +160,8 @@ def set_features(config, lit_config):
     cuda_bin = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")
     if shutil.which("ptxas") or os.path.exists(os.path.join(cuda_bin, "ptxas")):
         features.add("ptxas")
+    if shutil.which("nvdisasm") or os.path.exists(os.path.join(cuda_bin, "nvdisasm")):
+        features.add("nvdisasm")
     if ctypes.util.find_library("nccl"):
         features.add("nccl")
 

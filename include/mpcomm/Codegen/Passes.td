@@ -239,7 +239,7 @@ def ExpandMathPass : Pass<"mpcomm-expand-math"> {
     `has-bf16`.
 
     Numerics: lossy, within 2 units in the last place for `exp` (3 with
-    `has-exp2`) and `log`, 6 for `tanh` and `erf`, 2 for `powf`, 3 for `expm1` and `log1p`, and 1 for `sin`,
+    `has-exp2`, where it also has a relative error of |x| 2^-24 if x is a difference) and `log`, 6 for `tanh` and `erf`, 2 for `powf`, 3 for `expm1` and `log1p`, and 1 for `sin`,
     `cos`, `tan`, `sinh`, `cosh`, their inverses, `log2`, `log10` and `erfc`,
     which are computed in f64. `sin`, `cos` and `tan` of x beyond 2^20 have an
     error of about 2^-52 |x| beside. `exp` below 2^-125 gives zero. NaN and

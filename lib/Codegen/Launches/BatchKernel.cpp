@@ -23,8 +23,9 @@ using namespace mlir;
 namespace mpcomm::batches {
 
 /// Blocks a multiprocessor from which on a block takes several pieces of work,
-/// and how many at most: it finds its launch once.
-static constexpr int64_t kBlocksOfProcessor = 16;
+/// and how many at most: it finds its launch once. Some eight run at a time;
+/// the last of so many do not leave the others idle for long.
+static constexpr int64_t kBlocksOfProcessor = 64;
 static constexpr int64_t kMaxPieces = 8;
 
 Signature Signature::of(ArrayRef<Launch> run, const Batch &batch,

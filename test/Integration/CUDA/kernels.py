@@ -486,6 +486,55 @@ def many_values(rng, name):
     return Program(kernel, [columns_of, everything], {}, set())
 
 
+class Targets(Program):
+    """What a loss does with a target a row, of integers: the greatest element, that of the target's
+    column, and in place of the elements twice them without one at the target; nothing in rows to
+    ignore. Some targets are no columns."""
+
+    def __init__(self, rng, name):
+        rows, self.columns = rng.choice([1, 3, 40, 300]), rng.choice([1, 7, 24, 64, 512, 1000, 3000, 20488])
+        rows = max(1, min(rows, 400000 // self.columns))
+        self.dtype, self.index = rng.choice(["bf16", "f16", "f32"]), rng.choice(["i32", "i64"])
+        replaces, kernel, maker = rng.random() < 0.5, Kernel(name), Maker(rng, name)
+        if not replaces:
+            kernel.input("x", [rows, self.columns], self.dtype, maker.layout([rows, self.columns], False))
+        kernel.input("ids", [rows], self.index)
+        kernel.output("greatest", [rows], "f32")
+        kernel.output("picked", [rows], "f32")
+        kernel.output("all", [rows, self.columns], self.dtype, maker.layout([rows, self.columns], True))
+        elements, full = "all" if replaces else "x", "d0, d1"
+        start = "0xFF800000" if rng.random() < 0.5 else "-2.0"
+        wide = [to_f32(self.dtype, "{0}", "x")] if self.dtype != "f32" else ["%z = arith.constant -0.0 : f32", "%x = arith.addf {0}, %z : f32"]
+        hit = ["%i = linalg.index 1 : index", "%%c = arith.index_cast %%i : index to %s" % self.index,
+               "%%e = arith.cmpi eq, %s : %s" % (rng.choice(["%c, {1}", "{1}, %c"]), self.index),
+               "%zero = arith.constant 0.0 : f32", "%one = arith.constant 1.0 : f32"]
+        best = kernel.generic("pr", [(elements, full)], [(kernel.fill(start, "greatest"), "d0")], "\n".join(
+            wide + ["%%r = arith.%s {o0}, %%x : f32" % rng.choice(["maximumf", "maxnumf"]), "yield %r : f32"]))
+        picked = kernel.generic("pr", [(elements, full), ("ids", "d0")], [(kernel.fill("0.0", "picked"), "d0")], "\n".join(
+            wide + hit + ["%s = arith.select %e, %x, %zero : f32", "%r = arith.addf {o0}, %s : f32", "yield %r : f32"]))
+        narrow = ["%%r = arith.truncf %%v : f32 to %s" % self.dtype, "yield %%r : %s" % self.dtype]
+        more = rng.choice([[("0", best)], [("0", best), ("1", picked)]])
+        terms, lines = [(elements, full), ("ids", "d0")], []
+        for i, (_, value) in enumerate(more):
+            terms.append((value, "d0"))
+            lines.append("%%t%d = arith.addf %s, {%d} : f32" % (i, "%%t%d" % (i - 1) if i else "%y", i + 2))
+        lines += ["%%s = arith.select %%e, %%one, %%zero : f32", "%%w = arith.subf %%t%d, %%s : f32" % (len(more) - 1),
+                  "%%n = arith.constant -100 : %s" % self.index, "%%k = arith.cmpi ne, {1}, %%n : %s" % self.index,
+                  "%%v = arith.select %%k, %%w, %%zero : f32"]  # fmt: skip
+        lines = [line.replace("%%", "%") for line in lines]
+        all_of = kernel.generic("pp", terms, [("all", full)], "\n".join(
+            wide + hit + ["%y = arith.addf %x, %x : f32"] + lines + (narrow if self.dtype != "f32" else ["yield %v : f32"])))
+        super().__init__(kernel, [best, picked, all_of], {}, set())
+
+    def operands(self, random):
+        made = super().operands(random)
+        for (ids, _), (name, _, _, _) in zip(made, self.arguments):
+            if name == "ids":
+                ids[:] = random.choice([random.integers(0, self.columns, ids.shape), random.integers(-2, self.columns + 2, ids.shape)])
+                ids[random.random(ids.shape) < 0.1] = -100
+        return made
+
+
 class Pool:
     """A pool or the gradient of one, compared with plain loops."""
 
@@ -522,6 +571,8 @@ class Pool:
             values = random.integers(-3, 4, int(np.prod(shape))).astype(np.float32)
             if self.kind.startswith("max"):
                 values[random.random(values.shape) < 0.03] = np.nan
+                # All of a window, where that is small.
+                values[random.random(values.shape) < random.choice([0.03, 0.7])] = -np.inf
             made.append((encode(values, self.dtype), 0))
         return made
 
@@ -630,7 +681,7 @@ def main():
     def some(make, name, share):
         return [make(random.Random("%s %s %d" % (name, SEED, n)), "%s%d" % (name, n)) for n in numbers if n % share == 0]
 
-    kinds = [some(lambda rng, name: Maker(rng, name).make(), "k", 1), some(many_values, "m", 16), some(Scatter, "s", 2), some(Pool, "p", 2)]
+    kinds = [some(lambda rng, name: Maker(rng, name).make(), "k", 1), some(many_values, "m", 16), some(Scatter, "s", 2), some(Pool, "p", 2), some(Targets, "t", 2)]
     failures = sum(check(emulator, driver, kind[i : i + BATCH]) for kind in kinds for i in range(0, len(kind), BATCH))
     if failures:
         sys.exit("%d kernels differ" % failures)

@@ -246,20 +246,16 @@ void GPUEmitter::storeElements(MutableArrayRef<GPURow *> rows) {
   };
   SmallVector<Ready> ready;
   for (GPURow *row : rows)
-    for (Piece &piece : row->pieces)
-      for (const Store &store : model.stores) {
-        if (model.results.find(store.value)->second.kind != ResultKind::Element)
-          continue;
-        Value value =
-            eval.lanes(eval.result(store.value, row->row, &piece.chunk),
-                       row->row, piece.chunk);
-        Value raw = toMemory(eval.code, loc, value,
-                             eval.elementOf(store.access.argument));
-        Value at = eval.indexAt(store.access, row->row, piece.chunk);
-        ready.push_back({&store, raw, at,
-                         both(eval.code, loc, piece.valid,
-                              isFirstOf(eval.code, loc, store, row->row))});
-      }
+    for (Piece &piece : row->pieces) {
+      SmallVector<Value> elements = usualElementsOf(*row, piece);
+      const Value *next = elements.begin();
+      for (const Store &store : model.stores)
+        if (model.results.find(store.value)->second.kind == ResultKind::Element)
+          ready.push_back({&store, *next++,
+                           eval.indexAt(store.access, row->row, piece.chunk),
+                           both(eval.code, loc, piece.valid,
+                                isFirstOf(eval.code, loc, store, row->row))});
+    }
   for (const Ready &one : ready)
     emitIf(eval.code, loc, one.condition, [&] {
       const KernelAccess &access = one.store->access;
@@ -315,6 +311,7 @@ void GPUEmitter::run(bool storesUniform) {
     sums.open(eval.code, loc, function.getArguments()[model.layouts.size()]);
   emitFills();
   if (model.hasColumn()) {
+    findRareCases();
     if (schedule.mapping == GPUSchedule::Items)
       emitItems();
     else if (!keepsNothing())

@@ -56,11 +56,21 @@ private:
     /// The pieces that are there in the present pass; in registers, in all.
     llvm::SmallVector<Piece, 1> pieces;
   };
-  /// A reduction along rows while its pass runs.
+  /// A reduction along rows while its pass runs. The greatest or least of
+  /// elements of 16 bits is one of them: `narrow` is their type, else null.
   struct RowSum {
     mlir::Value tensor;
     const KernelResult *result;
+    mlir::Type narrow;
     llvm::SmallVector<mlir::Value> perRow;
+  };
+  /// A comparison in an element's body that comes out one way for nearly all
+  /// columns: of the column with `place`, a value of the row, for equality, or
+  /// of values of the row for inequality (null place).
+  struct RareCase {
+    mlir::linalg::LinalgOp op;
+    mlir::arith::CmpIOp compare;
+    mlir::Value place;
   };
   /// A sum over rows while they run: of each of the thread's chunks, or one.
   struct Accumulator {
@@ -93,6 +103,12 @@ private:
   void emitBlock(llvm::MutableArrayRef<GPURow> rows);
   void emitPass(llvm::MutableArrayRef<GPURow> rows);
   void openPieces(llvm::MutableArrayRef<GPURow> rows, mlir::Value base);
+  void openPiece(llvm::MutableArrayRef<GPURow> rows, mlir::Value start,
+                 mlir::Value valid);
+  llvm::SmallVector<mlir::Value> overColumns(
+      llvm::MutableArrayRef<GPURow> rows, mlir::ValueRange carried,
+      llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange)>
+          body);
   void emitPieces(llvm::MutableArrayRef<GPURow> rows,
                   llvm::MutableArrayRef<RowSum> sums);
   void emitRowEnd(llvm::MutableArrayRef<GPURow> rows);
@@ -101,16 +117,21 @@ private:
   void openAccumulators();
   void clearScratchSums();
   void closeAccumulators();
+  mlir::Value pickedPlace(mlir::Value tensor) const;
+  void pickColumn(mlir::Value tensor, mlir::Value place,
+                  llvm::MutableArrayRef<GPURow> rows);
   void storeElements(llvm::MutableArrayRef<GPURow *> rows);
+  void findRareCases();
+  llvm::SmallVector<mlir::Value> elementsOf(GPURow &row, Piece &piece);
+  llvm::SmallVector<mlir::Value> usualElementsOf(GPURow &row, Piece &piece);
   void storeScalar(const Store &store, GPURow &row, mlir::Value value,
                    mlir::Value condition);
-  mlir::Value termOf(const KernelResult &result, GPURow &row, Piece &piece);
+  mlir::Value termOf(const KernelResult &result, GPURow &row, Piece &piece,
+                     mlir::Type narrow = {});
   mlir::Value neutral(const KernelResult &result) {
     return eval.constant(neutralOf(result.combiner));
   }
-  mlir::Value neutralLanes(const KernelResult &result) {
-    return splat(eval.row, loc, neutral(result), schedule.vector);
-  }
+  mlir::Value neutralLanes(const KernelResult &result, mlir::Type narrow = {});
   /// Whether barriers of one reduction alone are in the loop over rows.
   bool hasOneReduction() const;
   llvm::SmallVector<int64_t> keptSizes() const;
@@ -128,6 +149,7 @@ private:
   mlir::Value columnBlock, split;
   llvm::SmallVector<mlir::Value> keptCoordinates;
   llvm::SmallVector<Accumulator> accumulators;
+  llvm::SmallVector<RareCase> rareCases;
   /// Where the buffers of row reductions are in this turn.
   mlir::Value turn;
   /// By type: sums of columns of all groups of the block.

@@ -26,54 +26,152 @@ namespace mpcomm::kernels {
 bool GPUEmitter::hasOneReduction() const {
   llvm::SmallDenseSet<int> passes;
   for (Value value : model.order)
-    if (model.results.find(value)->second.kind == ResultKind::RowReduce)
+    if (model.results.find(value)->second.kind == ResultKind::RowReduce &&
+        !pickedPlace(value))
       passes.insert(schedule.passes.pass.lookup(value));
   return passes.size() == 1;
 }
 
-Value GPUEmitter::termOf(const KernelResult &result, GPURow &row,
-                         Piece &piece) {
+/// `term` as it was before it was extended from `narrow`.
+static Value narrowed(OpBuilder &b, Location loc, Value term, Type narrow) {
+  Type type = withLanesOf(narrow, term.getType());
+  auto extended = term.getDefiningOp<arith::ExtFOp>();
+  return extended && extended.getIn().getType() == type
+             ? extended.getIn()
+             : arith::TruncFOp::create(b, loc, type, term);
+}
+
+/// The type of 16 bits that all terms of a greatest or least element have been
+/// extended from, without being changed; null if there is none. Two of them
+/// are compared at a time, and need no conversion before.
+static Type narrowTypeOf(const KernelModel &model, const KernelResult &result) {
+  if (!isa<arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,
+           arith::MinNumFOp>(result.combiner))
+    return {};
+  auto isNarrow = [](Type type) { return type.isBF16() || type.isF16(); };
+  Value value = result.term;
+  while (true) {
+    if (auto extended = value.getDefiningOp<arith::ExtFOp>()) {
+      value = extended.getIn();
+      continue;
+    }
+    auto argument = dyn_cast<BlockArgument>(value);
+    auto op =
+        argument
+            ? dyn_cast<linalg::LinalgOp>(argument.getOwner()->getParentOp())
+            : nullptr;
+    if (!op)
+      return {};
+    Value tensor = op.getMatchingOpOperand(argument)->get();
+    if (isa<BlockArgument>(tensor)) {
+      Type element = getElementTypeOrSelf(tensor);
+      return isNarrow(element) ? element : Type();
+    }
+    auto known = model.results.find(tensor);
+    if (known == model.results.end() || known->second.reduced.any())
+      return {};
+    linalg::LinalgOp source = known->second.op;
+    value = source.getBlock()->getTerminator()->getOperand(known->second.index);
+  }
+}
+
+Value GPUEmitter::neutralLanes(const KernelResult &result, Type narrow) {
+  Value start = neutral(result);
+  if (narrow) {
+    auto number = cast<FloatAttr>(neutralOf(result.combiner));
+    start = arith::ConstantOp::create(
+        eval.row, loc,
+        eval.row.getFloatAttr(narrow, number.getValueAsDouble()));
+  }
+  return splat(eval.row, loc, start, schedule.vector);
+}
+
+Value GPUEmitter::termOf(const KernelResult &result, GPURow &row, Piece &piece,
+                         Type narrow) {
   Value term =
       eval.lanes(eval.body(result.op, result.term, row.row, &piece.chunk),
                  row.row, piece.chunk);
-  return selectValid(eval.code, loc, piece.valid, term, neutralLanes(result));
+  if (narrow)
+    term = narrowed(eval.code, loc, term, narrow);
+  return selectValid(eval.code, loc, piece.valid, term,
+                     neutralLanes(result, narrow));
 }
 
-/// The pieces of each row from column `base` on (null: the row's first). Rows
-/// without columns have none: there is no first column to read.
+/// Opens a piece of each row at column `start`, where that is `valid`.
+void GPUEmitter::openPiece(MutableArrayRef<GPURow> rows, Value start,
+                           Value valid) {
+  for (GPURow &row : rows) {
+    Piece piece;
+    piece.chunk.start = start;
+    piece.chunk.width = piece.chunk.active = schedule.vector;
+    piece.valid = both(eval.code, loc, row.valid, valid);
+    row.pieces.push_back(std::move(piece));
+  }
+}
+
+/// The pieces of each row that are kept in registers or, if `base` is given,
+/// those of a turn from there on, which all exist. Rows without columns have
+/// none: there is no first column to read.
 void GPUEmitter::openPieces(MutableArrayRef<GPURow> rows, Value base) {
   if (model.columns() == 0)
     return;
   int64_t vector = schedule.vector, group = schedule.group;
-  int64_t turnColumns = schedule.chunks * group * vector;
-  int64_t all = turnColumns * schedule.columnBlocks;
+  int64_t all = schedule.chunks * group * vector * schedule.columnBlocks;
   for (int64_t i = 0; i < schedule.chunks; ++i) {
     Value place = add(lane, number(i * group));
     if (schedule.columnBlocks > 1)
       place = addScaled(eval.code, loc, place, columnBlock,
                         schedule.chunks * group);
     Value start = addScaled(eval.code, loc, number(0), place, vector);
-    bool isThere = schedule.columnBlocks == 1 && !base &&
-                   (i + 1) * group * vector <= model.columns();
+    bool isThere = schedule.columnBlocks == 1
+                       ? (i + 1) * group * vector <= model.columns()
+                       : all == model.columns();
+    Value valid;
     if (base) {
       start = add(start, base);
-      isThere = model.columns() % turnColumns == 0;
-    } else if (schedule.columnBlocks > 1) {
-      isThere = all == model.columns();
-    }
-    Value valid;
-    if (!isThere) {
+    } else if (!isThere) {
       valid = isLess(eval.code, loc, start, model.columns());
       start = selectValid(eval.code, loc, valid, start, number(0));
     }
-    for (GPURow &row : rows) {
-      Piece piece;
-      piece.chunk.start = start;
-      piece.chunk.width = piece.chunk.active = vector;
-      piece.valid = both(eval.code, loc, row.valid, valid);
-      row.pieces.push_back(std::move(piece));
-    }
+    openPiece(rows, start, valid);
   }
+}
+
+/// Two loops over the columns of rows that are not kept: one whose turns have
+/// all chunks of all threads, and one in which a thread goes on chunk by chunk
+/// as far as it has some. So nothing is asked of a chunk, and none is computed
+/// in vain. `body` gets what is carried, and the pieces in `rows`.
+SmallVector<Value> GPUEmitter::overColumns(
+    MutableArrayRef<GPURow> rows, ValueRange carried,
+    llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
+  int64_t chunk = schedule.group * schedule.vector;
+  int64_t turn = schedule.chunks * chunk;
+  int64_t whole = model.columns() / turn * turn;
+  auto clear = [&] {
+    // Values of the row stay before the loop.
+    for (GPURow &row : rows)
+      row.pieces.clear();
+  };
+  SmallVector<Value> values = llvm::to_vector(carried);
+  if (whole > 0)
+    values = loop(number(0), whole, number(turn), values,
+                  [&](Value base, ValueRange inside) {
+                    clear();
+                    openPieces(rows, base);
+                    return body(inside);
+                  });
+  if (whole < model.columns()) {
+    Value first =
+        addScaled(eval.code, loc, number(whole), lane, schedule.vector);
+    values = loop(first, model.columns(), number(chunk), values,
+                  [&](Value start, ValueRange inside) {
+                    clear();
+                    openPiece(rows, start, Value());
+                    return body(inside);
+                  });
+  }
+  clear();
+  return values;
 }
 
 /// Adds the terms of the pieces that are there to what `rowSums` and the
@@ -87,7 +185,8 @@ void GPUEmitter::emitPieces(MutableArrayRef<GPURow> rows,
   for (auto [r, row] : llvm::enumerate(rows))
     for (auto [i, piece] : llvm::enumerate(row.pieces)) {
       for (RowSum &sum : rowSums)
-        addTo(sum.perRow[r], *sum.result, termOf(*sum.result, row, piece));
+        addTo(sum.perRow[r], *sum.result,
+              termOf(*sum.result, row, piece, sum.narrow));
       for (Accumulator &sum : accumulators) {
         if (!sum.overColumn ||
             schedule.passes.pass.lookup(sum.tensor) != eval.pass)
@@ -137,6 +236,9 @@ void GPUEmitter::reduceGroups(MutableArrayRef<GPURow> rows,
         continue;
       }
       Value total = foldLanes(eval.code, loc, sum.result->combiner, lanes, 1);
+      if (sum.narrow)
+        total = arith::ExtFOp::create(eval.code, loc, computeType(sum.narrow),
+                                      total);
       total = reduceLanes(eval.code, loc, sum.result->combiner, total,
                           std::min(schedule.group, kWarp));
       partials.push_back({&sum, &row, total, Value()});
@@ -181,57 +283,58 @@ void GPUEmitter::emitPass(MutableArrayRef<GPURow> rows) {
   SmallVector<RowSum> rowSums;
   for (Value value : model.order) {
     const KernelResult &result = model.results.find(value)->second;
-    if (result.kind == ResultKind::RowReduce &&
-        schedule.passes.pass.lookup(value) == eval.pass)
-      rowSums.push_back({value, &result, SmallVector<Value>(rows.size())});
+    if (result.kind != ResultKind::RowReduce ||
+        schedule.passes.pass.lookup(value) != eval.pass)
+      continue;
+    if (Value place = pickedPlace(value))
+      pickColumn(value, place, rows);
+    else
+      rowSums.push_back({value, &result, narrowTypeOf(model, result),
+                         SmallVector<Value>(rows.size())});
   }
   if (schedule.keepsRow) {
     if (eval.pass == 0)
       openPieces(rows, Value());
+    // What only the last pass needs would wait for the reductions before it.
+    if (eval.pass == 0 && schedule.passes.passes > 1)
+      for (GPURow &row : rows)
+        for (Piece &piece : row.pieces)
+          eval.loadAll(row.row, piece.chunk);
     emitPieces(rows, rowSums);
     reduceGroups(rows, rowSums);
     return;
   }
-  // A loop over columns that carries the sums.
+  // Loops over columns that carry the sums.
   SmallVector<Value> carried;
   auto eachTotal =
-      [&](llvm::function_ref<void(Value &, const KernelResult &)> f) {
+      [&](llvm::function_ref<void(Value &, const KernelResult &, Type)> f) {
         for (RowSum &sum : rowSums)
           for (Value &total : sum.perRow)
-            f(total, *sum.result);
+            f(total, *sum.result, sum.narrow);
         for (Accumulator &sum : accumulators)
           if (!sum.keepsColumn && sum.overColumn)
-            f(sum.totals[0], *sum.result);
+            f(sum.totals[0], *sum.result, Type());
       };
-  eachTotal([&](Value &total, const KernelResult &result) {
+  eachTotal([&](Value &total, const KernelResult &result, Type narrow) {
     if (!total)
-      total = neutralLanes(result);
+      total = neutralLanes(result, narrow);
     carried.push_back(total);
   });
-  int64_t step = schedule.chunks * schedule.group * schedule.vector;
-  SmallVector<Value> left =
-      loop(number(0), model.columns(), number(step), carried,
-           [&](Value base, ValueRange inside) {
-             unsigned next = 0;
-             eachTotal([&](Value &total, const KernelResult &) {
-               total = inside[next++];
-             });
-             // Values of the row stay before the
-             // loop.
-             for (GPURow &row : rows)
-               row.pieces.clear();
-             openPieces(rows, base);
-             emitPieces(rows, rowSums);
-             SmallVector<Value> yielded;
-             eachTotal([&](Value &total, const KernelResult &) {
-               yielded.push_back(total);
-             });
-             return yielded;
-           });
+  SmallVector<Value> left = overColumns(rows, carried, [&](ValueRange inside) {
+    unsigned next = 0;
+    eachTotal([&](Value &total, const KernelResult &, Type) {
+      total = inside[next++];
+    });
+    emitPieces(rows, rowSums);
+    SmallVector<Value> yielded;
+    eachTotal([&](Value &total, const KernelResult &, Type) {
+      yielded.push_back(total);
+    });
+    return yielded;
+  });
   unsigned next = 0;
-  eachTotal([&](Value &total, const KernelResult &) { total = left[next++]; });
-  for (GPURow &row : rows)
-    row.pieces.clear();
+  eachTotal(
+      [&](Value &total, const KernelResult &, Type) { total = left[next++]; });
   reduceGroups(rows, rowSums);
 }
 
@@ -305,24 +408,20 @@ void GPUEmitter::openAccumulators() {
 
 /// Each thread clears what it will add to, so that no barrier is needed.
 void GPUEmitter::clearScratchSums() {
-  int64_t step = schedule.chunks * schedule.group * schedule.vector;
-  loop(number(0), model.columns(), number(step), {},
-       [&](Value base, ValueRange) {
-         GPURow row;
-         openPieces(row, base);
-         for (Accumulator &sum : accumulators)
-           for (Piece &piece : row.pieces)
-             if (sum.keepsColumn)
-               emitIf(eval.code, loc, piece.valid, [&] {
-                 Value place = sums.placeOf(eval.code, loc, sum.tensor,
-                                            {split, columnBlock},
-                                            keptCoordinates, piece.chunk.start);
-                 sums.store(eval.code, loc, sum.tensor, place,
-                            splat(eval.code, loc, neutral(*sum.result),
-                                  schedule.vector));
-               });
-         return SmallVector<Value>();
-       });
+  GPURow row;
+  overColumns(row, {}, [&](ValueRange) {
+    for (Accumulator &sum : accumulators)
+      for (Piece &piece : row.pieces)
+        if (sum.keepsColumn) {
+          Value place =
+              sums.placeOf(eval.code, loc, sum.tensor, {split, columnBlock},
+                           keptCoordinates, piece.chunk.start);
+          sums.store(
+              eval.code, loc, sum.tensor, place,
+              splat(eval.code, loc, neutral(*sum.result), schedule.vector));
+        }
+    return SmallVector<Value>();
+  });
 }
 
 void GPUEmitter::emitRows() {

@@ -34,9 +34,13 @@ static constexpr int64_t kBlocksAtATime = 2;
 static constexpr int64_t kThreadsAtATime = 512;
 /// Values of a row and of sums of its columns that a thread may have where a
 /// warp has the row: no barrier, and more loads under way, for fewer threads.
-static constexpr int64_t kValuesOfWarp = 128;
+static constexpr int64_t kValuesOfWarp = 144;
 static constexpr int64_t kThreadsOfWarps = 128;
 static constexpr int64_t kBlocksOfWarps = 3;
+/// With more values than these there is room for a block less. Of so many of a
+/// row alone, smaller blocks fill a multiprocessor better.
+static constexpr int64_t kValuesOfThirdBlock = 128;
+static constexpr int64_t kValuesOfSmallBlock = 32;
 /// Threads of a row that no group can keep: two rows under way, so that one
 /// computes while the other adds up or loads.
 static constexpr int64_t kThreadsOfLongRow = 512;
@@ -129,7 +133,10 @@ void GPUPlanner::eachLoad(
   SmallVector<const KernelAccess *> seen;
   for (const auto &entry : model.accesses) {
     const KernelAccess &access = entry.second;
+    OpOperand *operand = entry.first;
     if (!model.alongColumn(access) ||
+        !cast<linalg::LinalgOp>(operand->getOwner())
+             .payloadUsesValueFromOperand(operand) ||
         llvm::any_of(seen, [&](const KernelAccess *a) { return *a == access; }))
       continue;
     seen.push_back(&access);
@@ -238,13 +245,15 @@ void GPUPlanner::chooseGroup() {
       schedule.threads /= 2;
   };
   int64_t chunksOfWarp = chunksFor(kWarp);
+  int64_t valuesOfWarp = chunksOfWarp * vector * (rowValues + columnSums);
   if (hasRowReduce && columnSums > 0 && schedule.group == kWarp &&
       chunksOfWarp <= kMaxChunks && !fits(kWarp) &&
-      chunksOfWarp * vector * (rowValues + columnSums) <= kValuesOfWarp &&
+      valuesOfWarp <= kValuesOfWarp &&
       rows >= limits.processors * kBlocksOfWarps * (kThreadsOfWarps / kWarp)) {
     schedule.threads = kThreadsOfWarps;
     schedule.chunks = chunksOfWarp;
-    schedule.blocksAtATime = kBlocksOfWarps;
+    schedule.blocksAtATime =
+        kBlocksOfWarps - (valuesOfWarp > kValuesOfThirdBlock);
     limitGroups();
     return;
   }
@@ -260,6 +269,9 @@ void GPUPlanner::chooseGroup() {
   if (schedule.group > kWarp)
     schedule.threads = schedule.group;
   schedule.chunks = chunksFor(schedule.group);
+  if (schedule.group == kWarp && columnSums == 0 && keeps &&
+      schedule.chunks * vector * rowValues > kValuesOfSmallBlock)
+    schedule.threads = kThreadsOfWarps;
   limitGroups();
   bool unrolls = keeps ? fits(schedule.group) : schedule.chunks <= 4;
   if (unrolls)
@@ -270,10 +282,15 @@ void GPUPlanner::chooseGroup() {
   if (schedule.sumsInScratch)
     schedule.group = schedule.threads;
   schedule.chunks = std::min<int64_t>(chunksFor(schedule.group), 4);
-  // What is loaded at a time, what is computed of it, and sums of a row.
-  int64_t values = std::max<int64_t>(rowValues, 1) + hasRowReduce;
+  // What is loaded at a time, as it is in memory, and of one chunk what is
+  // computed and sums of a row.
+  int64_t words = 0;
+  eachLoad([&](const KernelAccess &access) {
+    words += llvm::divideCeil(bytesOf(access.argument) * vector, 4);
+  });
   while (schedule.chunks > 1 &&
-         schedule.chunks * vector * values > registersForRow(schedule.threads))
+         schedule.chunks * words + vector * (1 + hasRowReduce) >
+             registersForRow(schedule.threads))
     schedule.chunks /= 2;
 }
 

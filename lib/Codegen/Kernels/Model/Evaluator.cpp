@@ -181,6 +181,19 @@ Value Evaluator::load(const KernelAccess &access, Row &atRow, Chunk *chunk) {
   return value;
 }
 
+void Evaluator::loadAll(Row &atRow, Chunk &chunk) {
+  for (const auto &entry : model.accesses) {
+    const KernelAccess &access = entry.second;
+    auto op = cast<linalg::LinalgOp>(entry.first->getOwner());
+    bool differs =
+        llvm::any_of(ArrayRef(access.strides).take_front(model.rows().size()),
+                     [](int64_t stride) { return stride != 0; });
+    if (differs && model.alongColumn(access) &&
+        op.payloadUsesValueFromOperand(entry.first))
+      load(access, atRow, &chunk);
+  }
+}
+
 Value Evaluator::operand(OpOperand &operand, Row &atRow, Chunk *chunk) {
   Value value = operand.get();
   if (auto scalar = value.getDefiningOp<arith::ConstantOp>();
@@ -218,6 +231,11 @@ Value Evaluator::body(linalg::LinalgOp op, Value value, Row &atRow,
                       Chunk *chunk) {
   if (auto outer = value.getDefiningOp<arith::ConstantOp>())
     return constant(cast<TypedAttr>(outer.getValue()));
+  if (chunk && !assumed.empty())
+    if (auto found = assumed.find(value.getDefiningOp());
+        found != assumed.end())
+      return splat(code, loc, constant(code.getBoolAttr(found->second)),
+                   chunk->width);
   if (Value known = atRow.values.lookup(value))
     return known;
   if (chunk)

@@ -91,8 +91,17 @@ public:
   /// A constant, in its type of computation, at the start of the function.
   mlir::Value constant(mlir::TypedAttr value);
 
+  /// Loads all that the kernel reads at a row and chunk, so that it is under
+  /// way before the first of it is needed.
+  void loadAll(Row &row, Chunk &chunk);
+
   /// `value` with as many lanes as the chunk has.
   mlir::Value lanes(mlir::Value value, Row &row, Chunk &chunk);
+
+  /// Comparisons of bodies that `body` takes to be true or false in all lanes.
+  llvm::SmallDenseMap<mlir::Operation *, bool> assumed;
+  /// True if a value of the body of `op` is the number of the column.
+  bool isColumnIndex(mlir::linalg::LinalgOp op, mlir::Value value) const;
 
   /// The index of the first element of an access at a row, or at a chunk.
   mlir::Value base(const KernelAccess &access, Row &row);
@@ -134,7 +143,6 @@ private:
   /// The same with a bound of type index that all lanes have.
   mlir::Value compareLanes(mlir::arith::CmpIPredicate predicate,
                            mlir::Value bound, Chunk &chunk);
-  bool isColumnIndex(mlir::linalg::LinalgOp op, mlir::Value value) const;
   /// The elements of `argument` at `scalars` + `stride` * `index`.
   mlir::Value loadShifted(unsigned argument, mlir::Value scalars,
                           int64_t stride, const ShiftedColumn &index, Row &row,

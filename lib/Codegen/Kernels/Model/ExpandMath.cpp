@@ -60,6 +60,13 @@ static Value expandExpByUnit(MathEmitter &e, Value x) {
   return e.mul(e.exp2Approximate(f), e.powerOfTwo(e.bitsOf(sum), -1));
 }
 
+/// The same of a rounded difference x, which is off by |x| 2^-24 already: so is
+/// one product, and neither a second constant nor a clamp is of use. This is
+/// what softmax computes of each element, and twice in its gradient.
+static Value expandExpOfDifference(MathEmitter &e, Value x) {
+  return e.exp2Approximate(e.mul(x, e.real(1.44269504088896341)));
+}
+
 /// log(2^k m) = k ln 2 + log(1 + f), m = 1 + f in [sqrt(1/2), sqrt(2)).
 static Value expandLog(MathEmitter &e, Value x) {
   Value tiny = e.less(x, e.real(1.17549435e-38));
@@ -149,7 +156,10 @@ struct ExpandMathPass : impl::ExpandMathPassBase<ExpandMathPass> {
 
 void populateMathExpansionPatterns(RewritePatternSet &patterns, bool hasExp2) {
   addExpansion<math::ExpOp>(patterns, [=](MathEmitter &e, ValueRange x) {
-    return hasExp2 ? expandExpByUnit(e, x[0]) : expandExp(e, x[0]);
+    if (!hasExp2)
+      return expandExp(e, x[0]);
+    return x[0].getDefiningOp<arith::SubFOp>() ? expandExpOfDifference(e, x[0])
+                                               : expandExpByUnit(e, x[0]);
   });
   addExpansion<math::Exp2Op>(patterns, [](MathEmitter &e, ValueRange x) {
     return expandPow(e, e.real(2.0), x[0]);

@@ -2,7 +2,7 @@
 
 // More work than a grid has blocks: each goes on with what is left.
 // CHECK: func.func private @long{{.*}}#mprt.grid<threads = 256, blocks = 2147483647, grid_stride = true, scratch = 0>
-// CHECK: scf.for %{{.*}} = %block_id_x to %c8589934592 step %grid_dim_x
+// CHECK: scf.for %{{.*}} = %block_id_x to %c4294967296 step %grid_dim_x
 
 #id = affine_map<(i, j) -> (i, j)>
 func.func private @long(%x: tensor<8796093022208x2xf32>, %d: tensor<8796093022208x2xf32>) -> tensor<8796093022208x2xf32> attributes {mpcomm.kernel} {

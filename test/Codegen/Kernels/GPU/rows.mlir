@@ -7,7 +7,7 @@
 #id = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (i)>
 
-// A warp a row: 8192 rows of 256.
+// A warp has two of 8192 rows of 256 at a time.
 func.func private @warp(%x: tensor<8192x256xf32>, %d: tensor<8192x256xf32>) -> tensor<8192x256xf32> attributes {mpcomm.kernel} {
   %zero = arith.constant 0.0 : f32
   %i = tensor.empty() : tensor<8192xf32>
@@ -123,17 +123,17 @@ func.func @f(%a: memref<8192x256xf32>, %b: memref<32x4096xf32>, %c: memref<65536
   return
 }
 
-// CHECK: func.func private @warp{{.*}}#mprt.grid<threads = 256, blocks = 1024, grid_stride = true, scratch = 0>
+// CHECK: func.func private @warp{{.*}}#mprt.grid<threads = 256, blocks = 512, grid_stride = true, scratch = 0>
 // CHECK: func.func private @block{{.*}}#mprt.grid<threads = 1024, blocks = 32, grid_stride = true, scratch = 0>
 
 // CHECK-LABEL: gpu.func @warp(
 // CHECK: scf.for
-// CHECK-COUNT-2: vector.load {{.*}} {alignment = 16 : i64} : memref<2097152xf32>, vector<4xf32>
+// CHECK-COUNT-4: vector.load {{.*}} {alignment = 16 : i64} : memref<2097152xf32>, vector<4xf32>
 // CHECK-NOT: vector.load
-// CHECK-COUNT-5: gpu.shuffle xor
+// CHECK-COUNT-10: gpu.shuffle xor
 // CHECK-NOT: gpu.shuffle
 // CHECK-NOT: gpu.barrier
-// CHECK-COUNT-2: vector.store {{.*}} {alignment = 16 : i64} : memref<2097152xf32>, vector<4xf32>
+// CHECK-COUNT-4: vector.store {{.*}} {alignment = 16 : i64} : memref<2097152xf32>, vector<4xf32>
 
 // Shuffles in the warp, one barrier, shuffles of the warps' results.
 // CHECK-LABEL: gpu.func @block(

@@ -712,6 +712,8 @@ typedef struct {
   const char *device_name; /* as the device describes itself                 */
   const char *graph_note;  /* why steps are no graphs; "": they are, or need
                             * not be                                         */
+  const char *device_note; /* what the device chose between a library and
+                            * kernels, and why; "": there was no choice      */
 } mpcomm_totals;
 
 /* The strings are valid until the next call of the session. */

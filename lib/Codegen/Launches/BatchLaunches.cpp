@@ -19,6 +19,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mpcomm/Codegen/Passes.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPRT/IR/AttentionCall.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
@@ -123,8 +124,9 @@ void BatchLaunchesPass::findRuns(Block &block) {
         end();
       continue;
     }
-    // What belongs to a product stays after it.
-    if (launch->hasAttr(mprt::kEpilogueAttr)) {
+    // What belongs to a product stays after it, and what is one call together.
+    if (launch->hasAttr(mprt::kEpilogueAttr) ||
+        launch->hasAttr(mprt::kAttentionAttr)) {
       end();
       continue;
     }

@@ -53,3 +53,18 @@ func.func @empty(%q: tensor<2x8x3x16xf16>, %k: tensor<2x0x3x16xf16>) -> (tensor<
   %dq, %dk, %dv = mpcomm.attention_grad %q, %q, %k, %k, %o, %l scale = 0.25 : (tensor<2x8x3x16xf16>, tensor<2x8x3x16xf16>, tensor<2x0x3x16xf16>, tensor<2x0x3x16xf16>, tensor<2x8x3x16xf16>, tensor<2x3x8xf32>) -> (tensor<2x8x3x16xf16>, tensor<2x0x3x16xf16>, tensor<2x0x3x16xf16>)
   return %dq, %dk : tensor<2x8x3x16xf16>, tensor<2x0x3x16xf16>
 }
+
+// A mask that is made of constants alone is the same in each step.
+// CHECK-LABEL: func.func @fixed_mask(
+// CUDA: mprt.attention "attention" {{.*}} {mprt.fixed_mask}
+// CUDA: mprt.attention "attention" {{.*}} outs({{[^{]*}}) -> 
+func.func @fixed_mask(%q: tensor<2x8x3x16xbf16>, %x: tensor<8xi64>) -> (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>) {
+  %i = mpcomm.iota dim = 0 : tensor<8x8xi64>
+  %j = mpcomm.iota dim = 1 : tensor<8x8xi64>
+  %m = arith.cmpi sle, %j, %i : tensor<8x8xi64>
+  %b = mpcomm.broadcast_in_dim %x, dims = [0] : (tensor<8xi64>) -> tensor<8x8xi64>
+  %n = arith.cmpi sle, %j, %b : tensor<8x8xi64>
+  %o, %l = mpcomm.attention %q, %q, %q mask %m scale = 0.25 : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<8x8xi1>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)
+  %p, %k = mpcomm.attention %q, %q, %q mask %n scale = 0.25 : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<8x8xi1>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)
+  return %o, %p : tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>
+}

@@ -124,13 +124,17 @@ void BatchLaunchesPass::findRuns(Block &block) {
         end();
       continue;
     }
-    // What belongs to a product stays after it, and what is one call together.
-    if (launch->hasAttr(mprt::kEpilogueAttr) ||
-        launch->hasAttr(mprt::kAttentionAttr)) {
+    // What belongs to a product stays after it.
+    if (launch->hasAttr(mprt::kEpilogueAttr)) {
       end();
       continue;
     }
     ++launches;
+    // Kernels of an attention are one call.
+    if (launch->hasAttr(mprt::kAttentionAttr)) {
+      end();
+      continue;
+    }
     auto kernel = symbols->lookup<func::FuncOp>(launch.getKernel());
     auto grid = kernel ? kernel->getAttrOfType<mprt::GridAttr>(mprt::kGridAttr)
                        : mprt::GridAttr();

@@ -15,7 +15,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -30,8 +29,9 @@ static constexpr uint64_t mostWorkspaceBytes = uint64_t(1) << 30;
 static constexpr size_t mostPlans = 2;
 /// The largest mask that is read.
 static constexpr int64_t mostMaskBytes = int64_t(1) << 28;
-/// cuDNN 9 in the two releases whose attention NVIDIA's frontend refuses.
-static constexpr size_t wrongVersions[] = {91000, 91001};
+/// NVIDIA's frontend refuses 9.10.0 and 9.10.1, and has older releases exclude
+/// scores by a large number instead of -infinity.
+static constexpr size_t leastVersion = 91002;
 
 namespace {
 
@@ -199,11 +199,10 @@ Error Attention::State::start() {
     return loaded.error();
   library = *loaded;
   size_t version = library->cudnnGetVersion();
-  if (version < 90000 ||
-      std::find(std::begin(wrongVersions), std::end(wrongVersions), version) !=
-          std::end(wrongVersions))
+  if (version < leastVersion)
     return makeError(MPRT_UNSUPPORTED, "cuDNN ", version,
-                     " is not used for attention");
+                     " is not used for attention, expected at least ",
+                     leastVersion);
   return library->check(library->cudnnCreate(&handle), "cudnnCreate");
 }
 
@@ -404,7 +403,10 @@ std::string Attention::describeChoices() const {
                   d.kind == MPRT_ATTENTION ? "attention" : "its gradient",
                   (long long)d.batch, (long long)d.rows, (long long)d.heads,
                   (long long)d.size, shape->takesLibrary ? "cuDNN" : "kernels");
-    text += name + (shape->why.empty() ? "" : " (" + shape->why + ")");
+    std::string why = shape->why;
+    if (!shape->isSettled && shape->wants)
+      why += ", the ranks have not voted";
+    text += name + (why.empty() ? "" : " (" + why + ")");
   }
   if (!state->whyNot.empty())
     text += (text.empty() ? "attention" : "; others") +

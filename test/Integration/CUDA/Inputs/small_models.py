@@ -167,7 +167,7 @@ def has_library_attention(case):
     library may compute."""
     model, _, options, *_ = case
     has = model in ("gpt", "gpt-tanh", "vit", "attend", "llama") and "attention=separate" not in options
-    return has and precision_of(options) in ("bf16", "f16", "fp8")
+    return has and precision_of(options) in ("bf16", "f16")
 
 
 def precision_of(options):

@@ -23,15 +23,15 @@ OPT, RUN, IMPORT, CC, FAKES, EXAMPLES, FOLDER = sys.argv[1:]
 STEPS = 6
 
 
-def train(program, files, ranks, calls, expect=0, **environment):
+def train(program, files, ranks, calls, expect=0, options=(), **environment):
     """What a run prints, and how often it called what."""
     log = os.path.join(FOLDER, calls)
     if os.path.exists(log):
         os.remove(log)
     variables = dict(os.environ, **emulator.environment, MPFAKE_MEMORY="256M", MPFAKE_LOG=log)
     variables.update(environment)
-    done = subprocess.run([RUN, program, *files, "--steps", str(STEPS), "--np", str(ranks), "--seed", "7", "--device", "cuda"],
-                          env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
+    command = [RUN, program, *files, "--steps", str(STEPS), "--np", str(ranks), "--seed", "7", "--device", "cuda"]
+    done = subprocess.run([*command, *options], env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != expect:
         sys.exit("%s: expected %d, found %d\n%s" % (calls, expect, done.returncode, done.stdout))
     counts = {}
@@ -70,13 +70,16 @@ text, _ = train(one, files, 1, "flash", 1, MPRT_ATTENTION="flash")
 check("MPRT_ATTENTION is 'flash', expected auto, cudnn or kernels" in text, "no error", text)
 
 # By time, which is the fake device's: the library is faster than threads that are emulated.
-# Two ranks whose collectives go through the host do not vote: kernels.
-for ranks, program, chosen in (1, one, r"cuDNN \(cuDNN [0-9.]+ ms, kernels [0-9.]+ ms\)"), (
-    2, two, r"kernels \(cuDNN [0-9.]+ ms, kernels [0-9.]+ ms, the ranks have not voted\)"):  # fmt: skip
-    text, counts = train(program, files, ranks, "auto%d" % ranks)
+# Two ranks vote over NCCL; those whose collectives go through the host do not: kernels.
+LIBRARY = r"cuDNN \(cuDNN [0-9.]+ ms, kernels [0-9.]+ ms\)"
+KERNELS = r"kernels \(cuDNN [0-9.]+ ms, kernels [0-9.]+ ms, the ranks have not voted\)"
+NCCL = os.path.join(FAKES, "..", "FakeNccl", "FakeNccl", "libnccl.so.2")
+for ranks, program, comm, chosen in (1, one, "shm", LIBRARY), (2, two, "shm", KERNELS), (2, two, "nccl", LIBRARY):
+    text, counts = train(program, files, ranks, "auto%d%s" % (ranks, comm), 0, ["--comm", comm, "--check-replicas", "1"],
+                         MPFAKE_DEVICES=str(ranks), MPRT_NCCL_LIBRARY=NCCL)  # fmt: skip
     check(launches(counts) and "cudnnBackendExecute" in counts, "nothing was compared", text + str(counts))
     check(re.search(r"^chosen .*attention of [^;]* by " + chosen, text, re.M), "another choice", text)
-    check(("1 graph of" in text) == (ranks == 1), "no graph, or one", text)
+    check(("1 graph of" in text) == (chosen == LIBRARY), "no graph, or one", text)
 
 # Without the library, or where it declines or fails when it is tried: kernels.
 nothing = os.path.join(FOLDER, "none.so")

@@ -1,4 +1,4 @@
-//===- Descriptors.cpp - what a product, convolution or pool is -----------===//
+//===- Descriptors.cpp - what a call of a library computes ----------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -145,5 +145,28 @@ Error mprt::check(const mprt_window_desc &d) {
   if (d.kind == MPRT_MAX_POOL_GRAD && elements > int64_t(1) << 24)
     return makeError(MPRT_UNSUPPORTED, "windows of ", elements,
                      " elements, at most 2^24 expected");
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+Error mprt::check(const mprt_attention_desc &d) {
+  for (int64_t size : {d.batch, d.heads, d.rows, d.columns, d.size})
+    if (size < 1)
+      return makeError(MPRT_INVALID_ARGUMENT, "attention with a size of ", size,
+                       ", expected at least 1");
+  if (d.kind > MPRT_ATTENTION_GRAD || d.has_mask > 1 || !isHalf(d.type))
+    return makeError(MPRT_INVALID_ARGUMENT, "attention of kind ", +d.kind,
+                     ", type ", +d.type, " and ", +d.has_mask,
+                     " masks, expected 0 or 1, bf16 or f16, and 0 or 1");
+  if (d.count < 1 || !d.kernels)
+    return makeError(MPRT_INVALID_ARGUMENT, "attention without kernels");
+  for (uint32_t i = 0; i < d.count; ++i)
+    if (!d.kernels[i] || d.kernels[i]->operands != countOperands(d))
+      return makeError(MPRT_INVALID_ARGUMENT, "kernel ", i,
+                       " of an attention, expected one with ", countOperands(d),
+                       " operands");
   return {};
 }

@@ -1,12 +1,12 @@
-//===- Descriptors.h - what a product, convolution or pool is -------------===//
+//===- Descriptors.h - what a call of a library computes ------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Checks and readings of mprt_gemm_desc, mprt_epilogue and mprt_window_desc
-// that devices share.
+// Checks and readings of mprt_gemm_desc, mprt_epilogue, mprt_window_desc and
+// mprt_attention_desc that devices share.
 //
 //===----------------------------------------------------------------------===//
 
@@ -63,6 +63,20 @@ const int64_t *stridesOf(const mprt_window_desc &desc, int operand);
 /// innermost first. Those of sizes of 1 do not matter.
 bool isDense(const int64_t sizes[4], const int64_t strides[4],
              const int (&order)[4]);
+
+/// MPRT_INVALID_ARGUMENT where the descriptor contradicts itself, or a kernel
+/// does not have its operands.
+Error check(const mprt_attention_desc &desc);
+
+/// How many operands an attention has, with its mask.
+inline uint32_t countOperands(const mprt_attention_desc &desc) {
+  return (desc.kind == MPRT_ATTENTION ? 5 : 9) + desc.has_mask;
+}
+
+/// The number of the mask among the operands, if there is one.
+inline uint32_t maskOf(const mprt_attention_desc &desc) {
+  return desc.kind == MPRT_ATTENTION ? 3 : 6;
+}
 
 } // namespace mprt
 

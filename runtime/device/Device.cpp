@@ -22,6 +22,18 @@ mprt::createDevice(std::string_view kind, const DeviceOptions &options) {
   return makeError(MPRT_UNSUPPORTED, "no device is called '", kind, "'");
 }
 
+/// Runs kernels that belong to a call one after the other.
+static Error launchAll(Device &device, uint32_t stream,
+                       std::span<const mprt_kernel *const> kernels,
+                       void *const *args) {
+  for (const mprt_kernel *kernel : kernels)
+    if (Error error = device.launch(stream, *kernel, args))
+      return makeError(error.status(), "its kernel \"",
+                       kernel->name ? kernel->name : "",
+                       "\": ", error.message());
+  return {};
+}
+
 Expected<uint32_t>
 Device::gemmWithEpilogue(uint32_t stream, const mprt_gemm_desc &desc,
                          const void *a, const void *b, void *c,
@@ -30,11 +42,18 @@ Device::gemmWithEpilogue(uint32_t stream, const mprt_gemm_desc &desc,
     return error;
   if (Error error = gemm(stream, desc, a, b, c))
     return error;
-  for (uint32_t i = 0; i < epilogue.count; ++i) {
-    const mprt_kernel &kernel = *epilogue.kernels[i];
-    if (Error error = launch(stream, kernel, args))
-      return makeError(error.status(), "its kernel \"",
-                       kernel.name ? kernel.name : "", "\": ", error.message());
-  }
+  if (Error error =
+          launchAll(*this, stream, {epilogue.kernels, epilogue.count}, args))
+    return error;
   return epilogue.count;
+}
+
+Expected<uint32_t> Device::attention(uint32_t stream,
+                                     const mprt_attention_desc &desc,
+                                     void *const *args) {
+  if (Error error = check(desc))
+    return error;
+  if (Error error = launchAll(*this, stream, {desc.kernels, desc.count}, args))
+    return error;
+  return desc.count;
 }

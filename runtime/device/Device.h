@@ -23,10 +23,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mprt {
+
+/// Whether this rank would have a library compute what `key` names, instead of
+/// kernels: it can, and it is faster. The key is the same on all ranks.
+struct LibraryVote {
+  uint64_t key;
+  uint64_t wants;
+};
 
 /// From where to where bytes go.
 enum class CopyKind : uint8_t { OnDevice, ToDevice, ToHost };
@@ -96,6 +105,18 @@ public:
                    void *const *args);
   virtual Error convolveOrPool(uint32_t stream, const mprt_window_desc &desc,
                                const void *a, const void *b, void *c) = 0;
+  /// Attention by a library or by the descriptor's kernels: how many of these
+  /// have run.
+  virtual Expected<uint32_t> attention(uint32_t stream,
+                                       const mprt_attention_desc &desc,
+                                       void *const *args);
+  /// Choices between a library and kernels that results depend on, and that
+  /// this device has not taken yet: until then kernels run. `settle` gets the
+  /// votes of all ranks, and takes the library where all of them want it.
+  virtual std::vector<LibraryVote> unsettled() const { return {}; }
+  virtual void settle(std::span<const LibraryVote>) {}
+  /// What was chosen and why, for reports: a line, or nothing.
+  virtual std::string describeChoices() const { return {}; }
   /// Host memory is of `allocatePinned`.
   virtual Error copy(uint32_t stream, void *target, const void *source,
                      uint64_t bytes, CopyKind kind) = 0;

@@ -17,6 +17,8 @@
 #include "device/host/ConvolutionAndPool.h"
 #include "support/DType.h"
 
+#include <algorithm>
+
 using namespace mprt;
 
 using State = Context::State;
@@ -199,6 +201,34 @@ static mprt_status convolveOrPool(mprt_context *ctx, const char *name,
                    {host::ConvolutionAndPool::countBytes(*desc),
                     host::ConvolutionAndPool::countFlops(*desc)},
                    isProduct ? nameOf(mprt_dtype(desc->type)) : nullptr);
+  });
+  state.poll();
+  return state.status;
+}
+
+mprt_status mprt_attention(mprt_context *ctx, uint32_t stream,
+                           const mprt_attention_desc *desc, void *const *args) {
+  State &state = stateOf(ctx);
+  if (!reachEnd(state, "mprt_attention", stream))
+    return state.status;
+  Call call(state, "mprt_attention", stream, desc->name, desc->location);
+  Error wrong = check(*desc);
+  if (!wrong && !args)
+    wrong =
+        makeError(MPRT_INVALID_ARGUMENT, "args is null, expected pointers to ",
+                  countOperands(*desc), " operands");
+  Expected<uint32_t> launched =
+      wrong ? Expected<uint32_t>(wrong)
+            : state.device->attention(stream, *desc, args);
+  if (launched)
+    state.stats.launches += std::max(*launched, 1u);
+  call.end(launched.error(), [&] {
+    Work work{};
+    for (uint32_t i = 0; i < desc->count; ++i) {
+      work.bytes += desc->kernels[i]->bytes;
+      work.flops += desc->kernels[i]->flops;
+    }
+    return eventOf(TraceEvent::Kernel, work);
   });
   state.poll();
   return state.status;

@@ -7,6 +7,9 @@
 
 #include "session/GraphVotes.h"
 
+#include <algorithm>
+#include <iterator>
+
 using namespace mprt;
 
 void GraphVote::setReason(const std::string &text) {
@@ -17,11 +20,36 @@ bool mprt::votesOnGraphs(const Context::State &state) {
   return state.options.gather && state.transport && state.transport->size() > 1;
 }
 
+void mprt::settleAlone(Context::State &state) {
+  if (!state.transport || state.transport->size() == 1)
+    state.device->settle(state.device->unsettled());
+}
+
+/// Adds the device's votes to a vote.
+static void addLibraries(GraphVote &vote, const Device &device) {
+  for (const LibraryVote &library : device.unsettled())
+    if (vote.numLibraries < std::size(vote.libraries))
+      vote.libraries[vote.numLibraries++] = library;
+}
+
+/// Tells the device how all ranks have voted.
+static void settleLibraries(Device &device, const std::vector<GraphVote> &all) {
+  std::vector<LibraryVote> votes;
+  for (const GraphVote &vote : all)
+    votes.insert(
+        votes.end(), vote.libraries,
+        vote.libraries +
+            std::min<uint64_t>(vote.numLibraries, std::size(vote.libraries)));
+  device.settle(votes);
+}
+
 Expected<GraphVote::State> mprt::voteOnGraph(Context::State &state,
-                                             const GraphVote &mine,
+                                             const GraphVote &given,
                                              std::string &note) {
   unsigned ranks = state.transport->size(), rank = state.transport->rank();
   std::vector<GraphVote> all(ranks);
+  GraphVote mine = given;
+  addLibraries(mine, *state.device);
   if (Error error = state.options.gather(&mine, all.data(), sizeof(GraphVote)))
     return error.withContext(
         "the ranks have not agreed on the graph of a step: ");
@@ -30,6 +58,7 @@ Expected<GraphVote::State> mprt::voteOnGraph(Context::State &state,
     if (all[r].state == GraphVote::Fails)
       return makeError(MPRT_PEER_FAILED, "rank ", r, ": ", all[r].reason);
   }
+  settleLibraries(*state.device, all);
   for (unsigned r = 0; r < ranks; ++r)
     if (all[r].state == GraphVote::Refuses) {
       note = r == rank ? "" : "rank " + std::to_string(r) + ": ";

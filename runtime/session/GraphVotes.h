@@ -10,7 +10,9 @@
 // a step is captured, since NCCL may want all ranks in a capture; after the
 // capture, before any of them replays it; and, in the first calls that could be
 // replays, on which graph it is. Each rank sees all votes and comes to the same
-// end.
+// end. With them go the ranks' votes on libraries in place of kernels, which
+// have other bits: they too are to be the same on all ranks, and a graph keeps
+// them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,12 +34,19 @@ struct GraphVote {
   uint32_t graph = 0; ///< its number
   uint64_t call = 0;  ///< of the entry point
   char reason[112] = {};
+  /// What the device has to choose, as much as there is room for: the rest goes
+  /// with a later vote.
+  LibraryVote libraries[16] = {};
+  uint64_t numLibraries = 0;
 
   void setReason(const std::string &text);
 };
 
 /// Whether the ranks of the context vote.
 bool votesOnGraphs(const Context::State &state);
+
+/// Lets the device of a rank that is alone take what it wants.
+void settleAlone(Context::State &state);
 
 /// What all ranks vote, with the same graph; Refuses, with the reason in
 /// `note`, where they differ. All ranks call it, and wait for one another; it

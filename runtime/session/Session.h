@@ -348,7 +348,7 @@ private:
   std::deque<mpcomm_event> events;
   uint64_t lostEvents = 0;
   /// What totals point to.
-  std::string deviceName, graphNote;
+  std::string deviceName, graphNote, deviceNote;
 };
 
 } // namespace mprt

@@ -58,6 +58,8 @@ Error Session::totals(mpcomm_totals &filled) {
   graphNote = rank->context().graphNote();
   filled.device_name = deviceName.c_str();
   filled.graph_note = graphNote.c_str();
+  deviceNote = rank->device().describeChoices();
+  filled.device_note = deviceNote.c_str();
   return {};
 }
 

@@ -54,6 +54,7 @@ static mprt_status runEagerly(State &state, mprt_entry entry,
   uint64_t waited = state.stats.waitedNanoseconds;
   auto status = mprt_status(
       entry(reinterpret_cast<mprt_context *>(&state), buffers, arena));
+  settleAlone(state);
   // The first run loads and chooses. Where it waits for staged collectives it
   // spins, which is no work.
   if (on.eagerRuns[entry]++ == 0)

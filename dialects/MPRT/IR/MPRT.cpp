@@ -19,6 +19,7 @@
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPRT/IR/AttentionCall.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "mpcomm/Dialect/MPRT/IR/ForecastAttr.h"
 #include "mpcomm/Dialect/MPRT/IR/GraphAttr.h"
@@ -540,6 +541,25 @@ LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
                            "a kind (bias, bias_gelu, bias_gelu_aux, "
                            "gelu_grad, bias_grad_a or bias_grad_b) and numbers "
                            "of operands, on a launch");
+    return success();
+  }
+  if (name == kFixedMaskAttr) {
+    auto attention = dyn_cast<AttentionOp>(op);
+    if (!attention || !attention.getMask() || !isa<UnitAttr>(attr.getValue()))
+      return emitAttrError(op, attr,
+                           "a unit attribute, on attention with a "
+                           "mask");
+    return success();
+  }
+  if (name == kAttentionAttr) {
+    auto launch = dyn_cast<LaunchOp>(op);
+    bool isPart = launch && isa<UnitAttr>(attr.getValue());
+    if (!isa<AttentionOp>(op) && !isPart &&
+        (!launch || !AttentionCall::of(launch)))
+      return emitAttrError(op, attr,
+                           "a kind (attention or attention_grad) and a scale "
+                           "of f64, or a unit attribute after them, on a "
+                           "launch with the operands of attention");
     return success();
   }
   if (name == kArenaBytesAttr || name == kBucketBytesAttr) {

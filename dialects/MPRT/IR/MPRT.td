@@ -50,11 +50,18 @@ def MPRT_Dialect : Dialect {
     - `mprt.epilogue`, a dictionary, on a launch after an mprt.gemm: a library
       may fuse the kernel into the product. `kind` is the mprt_epilogue_kind;
       `bias` and `matrix` are operand numbers of the launch;
+    - `mprt.attention`, on launches of the kernels of an attention, which are
+      one call of the runtime: a dictionary of its `kind` and `scale` on the
+      first, a unit on those that belong to it;
+    - `mprt.fixed_mask`, a unit, on mprt.attention: its mask is computed from
+      constants alone;
     - `mprt.grid`, a `#mprt.grid`, on a kernel without a body: the code of the
       kernel, for a GPU, is the function of that name in the `gpu.module`
       `mpcomm_kernels`;
     - `mprt.moved_bytes`, on a kernel: the bytes that a launch reads and writes,
-      each element once (default: the bytes of the operands).
+      each element once (default: the bytes of the operands);
+    - `mprt.shared_bytes`, on a kernel for a GPU: shared memory that a launch
+      asks for, for each block (default: 0).
   }];
   let cppNamespace = "::mpcomm::mprt";
   let hasOperationAttrVerify = 1;
@@ -510,7 +517,8 @@ def MPRT_AttentionOp : MPRT_Op<"attention", [
       reach is counted in 64 bits.
 
     Created by `convert-mpcomm-to-linalg` for GPUs; lowered by
-    `mpcomm-generate-gpu-kernels`.
+    `mpcomm-generate-gpu-kernels`. If there is no mask, or one that is the same
+    in each step, its launches are one call of the runtime (`mprt.attention`).
   }];
   let arguments = (ins StrAttr:$kind, F64Attr:$scale, UnitAttr:$safe,
                        Variadic<MPRT_TensorOrBuffer>:$inputs,

@@ -723,6 +723,8 @@ typedef struct {
   double first_launch_microseconds, replay_inputs_microseconds,
       replay_launch_microseconds, replay_wait_microseconds,
       replay_rest_microseconds, replay_idle_microseconds;
+  const char *device_note; /* what the device chose between a library and
+                            * kernels, and why; "": there was no choice      */
 } mpcomm_totals;
 
 /* The strings are valid until the next call of the session. */

@@ -29,7 +29,7 @@ extern "C" {
 
 /* Incremented whenever a structure or a signature below changes. A program
  * exports the number for which it was compiled as `mpcomm_abi_version`. */
-#define MPRT_ABI_VERSION 8u
+#define MPRT_ABI_VERSION 9u
 
 typedef enum MPRT_ENUM_TYPE {
   MPRT_OK = 0,
@@ -218,6 +218,42 @@ typedef struct {
   const char *location;
 } mprt_window_desc;
 
+typedef enum MPRT_ENUM_TYPE {
+  MPRT_ATTENTION = 0,     /* q, k, v, the mask; out, lse                    */
+  MPRT_ATTENTION_GRAD = 1 /* dout, q, k, v, out, lse, the mask; dq, dk, dv  */
+} mprt_attention_kind;
+
+/* The most operands of an attention. */
+#define MPRT_ATTENTION_MAX_OPERANDS 10
+
+/* Attention, or its gradient, for which the program has kernels and a device
+ * may have a library. For each batch and head,
+ *   s[i, j] = scale * sum_d q[i, d] k[j, d], -infinity where the mask is 0
+ *   lse[i]  = log sum_j exp s[i, j]
+ *   out[i]  = sum_j exp(s[i, j] - lse[i]) v[j]
+ * q, out and their gradients are [batch, rows, heads, size], k, v and theirs
+ * [batch, columns, heads, size], lse [batch, heads, rows] of f32, the mask
+ * [rows, columns] of bytes. The mask has the same contents in each call, unless
+ * its buffer is an argument of the program that is replaced from outside.
+ * Outputs overlap neither each other nor inputs, so the call may be repeated. */
+typedef struct {
+  uint32_t id;
+  uint8_t kind;     /* mprt_attention_kind */
+  uint8_t type;     /* MPRT_BF16 or MPRT_F16: all but lse and the mask */
+  uint8_t has_mask; /* 0: there is no such operand */
+  uint8_t reserved; /* 0 */
+  int64_t batch, heads, rows, columns, size;
+  double scale;
+  /* In elements, by operand, in the order of its dimensions given here. */
+  int64_t strides[MPRT_ATTENTION_MAX_OPERANDS][4];
+  uint32_t count;     /* of kernels, at least 1 */
+  uint32_t reserved2; /* 0 */
+  const mprt_kernel *const *kernels; /* compute it, in order; they take the
+                                      * operands of the call */
+  const char *name;
+  const char *location;
+} mprt_attention_desc;
+
 /* One collective of a program. `count` is in elements of `type`:
  *   all_reduce      send[count], recv[count]
  *   reduce_scatter  send[count * size], recv[count]
@@ -268,6 +304,11 @@ mprt_status mprt_gemm_epilogue(mprt_context *ctx, uint32_t stream,
                                const void *b, void *c,
                                const mprt_epilogue *epilogue,
                                void *const *args);
+
+/* Attention or its gradient on `stream`; `args` are the operands, see
+ * mprt_attention_desc. */
+mprt_status mprt_attention(mprt_context *ctx, uint32_t stream,
+                           const mprt_attention_desc *desc, void *const *args);
 
 /* Convolution or pooling on `stream`, or a gradient of one; see
  * mprt_window_desc, whose kind is one of the call's. b is null if the kind does

@@ -19,6 +19,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mpcomm/Codegen/Passes.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPRT/IR/AttentionCall.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
@@ -129,6 +130,11 @@ void BatchLaunchesPass::findRuns(Block &block) {
       continue;
     }
     ++launches;
+    // Kernels of an attention are one call.
+    if (launch->hasAttr(mprt::kAttentionAttr)) {
+      end();
+      continue;
+    }
     auto kernel = symbols->lookup<func::FuncOp>(launch.getKernel());
     auto grid = kernel ? kernel->getAttrOfType<mprt::GridAttr>(mprt::kGridAttr)
                        : mprt::GridAttr();

@@ -19,9 +19,11 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
-#include "mpcomm/Dialect/MPRT/IR/MPRT.h"
+#include "mpcomm/Dialect/MPRT/IR/AttentionCall.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -179,6 +181,24 @@ struct WriteAttentionGrad : public OpRewritePattern<AttentionGradOp> {
   }
 };
 
+/// Whether `value` is computed from constants alone, and so the same in each
+/// step. Linear in the ops that make it.
+bool isFixed(Value value) {
+  llvm::SetVector<Value> work;
+  work.insert(value);
+  for (unsigned i = 0; i < work.size(); ++i) {
+    Operation *maker = work[i].getDefiningOp();
+    if (!maker || !isMemoryEffectFree(maker))
+      return false;
+    maker->walk([&](Operation *op) {
+      for (Value operand : op->getOperands())
+        if (!maker->isAncestor(operand.getParentBlock()->getParentOp()))
+          work.insert(operand);
+    });
+  }
+  return true;
+}
+
 /// Either op, where a GPU's kernels take it.
 template <typename Op> struct CallAttention : public OpRewritePattern<Op> {
   using OpRewritePattern<Op>::OpRewritePattern;
@@ -193,9 +213,11 @@ template <typename Op> struct CallAttention : public OpRewritePattern<Op> {
       outputs.push_back(tensor::EmptyOp::create(
           rewriter, op.getLoc(), type.getShape(), type.getElementType()));
     }
-    rewriter.replaceOpWithNewOp<mprt::AttentionOp>(
+    auto call = rewriter.replaceOpWithNewOp<mprt::AttentionOp>(
         op, op->getResultTypes(), op->getName().stripDialect(), op.getScale(),
         op.getSafe(), op->getOperands(), outputs);
+    if (Value mask = call.getMask(); mask && isFixed(mask))
+      call->setAttr(mprt::kFixedMaskAttr, rewriter.getUnitAttr());
     return success();
   }
 };

@@ -11,6 +11,7 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPComm/IR/SlidingWindow.h"
+#include "mpcomm/Dialect/MPRT/IR/AttentionCall.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "mpcomm/Runtime/mprt.h"
 #include "llvm/ADT/SetVector.h"
@@ -311,6 +312,46 @@ Descriptors::epilogue(ArrayRef<mprt::LaunchOp> launches) {
                number(32, epilogue.matrix), number(32, type),
                number(32, static_cast<int64_t>(kernels.size())), number(32, 0),
                address(list.getSymName())});
+}
+
+LLVM::GlobalOp Descriptors::attention(ArrayRef<mprt::LaunchOp> launches) {
+  mprt::LaunchOp first = launches.front();
+  mprt::AttentionCall attention = *mprt::AttentionCall::of(first);
+  bool hasMask = first->getNumOperands() > attention.getNumOperands();
+  auto typeOf = [&](unsigned i) {
+    return cast<MemRefType>(first->getOperand(i).getType());
+  };
+  unsigned query = attention.isGradient ? 1 : 0;
+  ArrayRef<int64_t> q = typeOf(query).getShape(),
+                    k = typeOf(query + 1).getShape();
+  SmallVector<int64_t> allStrides;
+  for (unsigned i = 0; i < first->getNumOperands(); ++i) {
+    SmallVector<int64_t> strides;
+    int64_t offset;
+    (void)typeOf(i).getStridesAndOffset(strides, offset);
+    strides.resize(4, 0);
+    llvm::append_range(allStrides, strides);
+  }
+  SmallVector<Field> kernels;
+  for (mprt::LaunchOp launch : launches)
+    kernels.push_back(address(kernel(launch).getSymName()));
+  LLVM::GlobalOp list = make("kernels", first.getLoc(), kernels);
+  LLVM::GlobalOp name =
+      string(attention.isGradient ? "attention_grad" : "attention");
+  LLVM::GlobalOp place = string(note(first.getLoc()));
+  Field scale{
+      builder.getF64Type(), builder.getF64FloatAttr(attention.scale), {}, {}};
+  return make(
+      "attention", first.getLoc(),
+      {number(32, nextAttention++),
+       number(8, attention.isGradient ? MPRT_ATTENTION_GRAD : MPRT_ATTENTION),
+       number(8, *runtimeType(typeOf(query).getElementType())),
+       number(8, hasMask), number(8, 0), number(64, q[0]), number(64, q[2]),
+       number(64, q[1]), number(64, k[1]), number(64, q[3]), scale,
+       array(allStrides, size_t(4) * MPRT_ATTENTION_MAX_OPERANDS),
+       number(32, static_cast<int64_t>(kernels.size())), number(32, 0),
+       address(list.getSymName()), address(name.getSymName()),
+       address(place.getSymName())});
 }
 
 FailureOr<LLVM::GlobalOp> Descriptors::gemm(mprt::GemmOp op) {

@@ -54,6 +54,8 @@ public:
   /// where a type is unknown.
   llvm::FailureOr<mlir::LLVM::GlobalOp>
   epilogue(llvm::ArrayRef<mprt::LaunchOp> launches);
+  /// `mprt_attention_desc` of `launches`, which are one call.
+  mlir::LLVM::GlobalOp attention(llvm::ArrayRef<mprt::LaunchOp> launches);
   /// `mprt_gemm_desc`; failure, with an error, where a type is unknown.
   llvm::FailureOr<mlir::LLVM::GlobalOp> gemm(mprt::GemmOp op);
   /// `mprt_window_desc`; failure, with an error, where a type is unknown.
@@ -115,7 +117,8 @@ private:
   std::map<std::string, Noted> locations;
   int64_t runs = 1;
   int64_t scratchBytes = 0;
-  int64_t nextGlobal = 0, nextKernel = 0, nextGemm = 0, nextWindow = 0;
+  int64_t nextGlobal = 0, nextKernel = 0, nextGemm = 0, nextWindow = 0,
+          nextAttention = 0;
 };
 
 } // namespace mpcomm

@@ -13,6 +13,7 @@
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPRT/IR/Address.h"
+#include "mpcomm/Dialect/MPRT/IR/AttentionCall.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "mpcomm/Dialect/MPRT/IR/GraphAttr.h"
 #include "mpcomm/Runtime/mprt.h"
@@ -271,6 +272,16 @@ LogicalResult EntryPoint::lowerLaunch(mprt::LaunchOp op) {
     return failure();
   call("mprt_launch", {constant(i32, MPRT_COMPUTE_STREAM),
                        addressOf(descriptors.kernel(op)), slots});
+  return success();
+}
+
+/// The kernels of an attention, in one call.
+LogicalResult EntryPoint::lowerAttention(ArrayRef<mprt::LaunchOp> launches) {
+  mprt::LaunchOp first = launches.front();
+  if (failed(fillSlots(first, llvm::to_vector(first->getOperands()))))
+    return failure();
+  call("mprt_attention", {constant(i32, MPRT_COMPUTE_STREAM),
+                          addressOf(descriptors.attention(launches)), slots});
   return success();
 }
 
@@ -543,7 +554,7 @@ LogicalResult EntryPoint::run(Manifest &manifest, StreamCallCounter &counter) {
   if (failed(events))
     return failure();
   callEvents(events->first());
-  mprt::GemmOp waiting; // for its epilogue
+  mprt::GemmOp waiting; // for its epilogue; null for kernels of an attention
   SmallVector<mprt::LaunchOp, 2> launches;
   for (Operation &op : source) {
     callEvents(events->callsBefore(&op));
@@ -555,13 +566,21 @@ LogicalResult EntryPoint::run(Manifest &manifest, StreamCallCounter &counter) {
         continue;
       }
     }
+    if (auto launch = dyn_cast<mprt::LaunchOp>(op); launch && device != "host")
+      if (SmallVector<mprt::LaunchOp, 4> begun = mprt::attentionFrom(launch);
+          !begun.empty()) {
+        launches.assign(begun.begin(), begun.end());
+        waiting = {};
+      }
     // All of them are one call, where the last of them is.
     if (llvm::is_contained(launches, dyn_cast<mprt::LaunchOp>(op))) {
       if (&op != launches.back().getOperation())
         continue;
-      if (failed(lowerEpilogue(waiting, launches)))
+      if (failed(waiting ? lowerEpilogue(waiting, launches)
+                         : lowerAttention(launches)))
         return failure();
-      callEvents(events->callsAfter(waiting));
+      if (waiting)
+        callEvents(events->callsAfter(waiting));
       for (mprt::LaunchOp launch : launches)
         callEvents(events->callsAfter(launch));
       continue;

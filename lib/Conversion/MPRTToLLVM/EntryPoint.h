@@ -20,8 +20,8 @@
 #include "Descriptors.h"
 #include "Events.h"
 #include "Manifest.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "StreamCalls.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/JSON.h"
 
 namespace mpcomm {
@@ -58,6 +58,7 @@ private:
   llvm::LogicalResult lowerLaunch(mprt::LaunchOp op);
   llvm::LogicalResult lowerEpilogue(mprt::GemmOp product,
                                     llvm::ArrayRef<mprt::LaunchOp> launches);
+  llvm::LogicalResult lowerAttention(llvm::ArrayRef<mprt::LaunchOp> launches);
   llvm::LogicalResult lowerCall(mprt::CallOp op);
   llvm::LogicalResult lowerLoop(mprt::CallOp op,
                                 llvm::ArrayRef<mlir::Value> buffers,

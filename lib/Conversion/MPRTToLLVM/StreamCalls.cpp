@@ -8,6 +8,7 @@
 
 #include "StreamCalls.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPRT/IR/AttentionCall.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 
@@ -33,7 +34,9 @@ StreamCalls StreamCallCounter::countOp(Operation *op) {
   }
   // The product that it belongs to is counted.
   bool isEpilogue = device != "host" && op->hasAttr(mprt::kEpilogueAttr);
-  calls.kernels = isa<mprt::LaunchOp>(op) && !isEpilogue;
+  // The first kernel of an attention stands for all of them.
+  bool isPart = op->getAttrOfType<UnitAttr>(mprt::kAttentionAttr) != nullptr;
+  calls.kernels = isa<mprt::LaunchOp>(op) && !isEpilogue && !isPart;
   calls.products = isa<mprt::GemmOp>(op);
   calls.windows = isa<mprt::ConvolutionOp, mprt::PoolOp>(op);
   calls.copies = isa<mprt::CopyOp, mprt::ZeroOp, mprt::AllSliceOp>(op);

@@ -33,7 +33,8 @@ struct StreamCalls {
 
 class StreamCallCounter {
 public:
-  /// `device`: host or cuda, on which a product and its epilogue are one call.
+  /// `device`: host or cuda, on which a product and its epilogue, or the
+  /// kernels of an attention, are one call.
   StreamCallCounter(mlir::SymbolTable &symbols, llvm::StringRef device)
       : symbols(symbols), device(device) {}
 

@@ -63,7 +63,8 @@ Error Convolution::State::start(CUstream stream) {
   if (!handle) {
     Expected<const Cudnn *> loaded = Cudnn::load();
     if (!loaded)
-      return loaded.error();
+      return loaded.error().withContext(
+          "convolutions on a CUDA device need cuDNN: ");
     library = *loaded;
     if (Error error =
             library->check(library->cudnnCreate(&handle), "cudnnCreate"))

@@ -122,6 +122,7 @@ CudaDevice::~CudaDevice() {
   if (!enter()) {
     // What still runs may use all of it.
     driver.cuCtxSynchronize();
+    attentions.reset();
     convolutions.reset();
     products.reset();
     kernels.reset();
@@ -212,10 +213,13 @@ uint64_t CudaDevice::memoryBytes() const {
 }
 
 uint64_t CudaDevice::allocatedBytes() const {
-  return allocated + products->deviceBytes() + convolutions->deviceBytes();
+  return allocated + products->deviceBytes() + convolutions->deviceBytes() +
+         attentions->deviceBytes();
 }
 
 Error CudaDevice::upload(void *target, const void *source, uint64_t bytes) {
+  if (Error error = attentions->checkUpload(target, source, bytes))
+    return error;
   if (Error error =
           copy(copyStream(), target, source, bytes, CopyKind::ToDevice))
     return error;
@@ -276,6 +280,23 @@ Error CudaDevice::convolveOrPool(uint32_t stream, const mprt_window_desc &desc,
   if (Error error = enter())
     return error;
   return convolutions->run(desc, streams[stream], a, b, c);
+}
+
+Expected<uint32_t> CudaDevice::attention(uint32_t stream,
+                                         const mprt_attention_desc &desc,
+                                         void *const *args) {
+  if (Error error = mprt::check(desc))
+    return error;
+  if (Error error = enter())
+    return error;
+  Expected<bool> taken = attentions->run(desc, streams[stream], args, [&] {
+    return Device::attention(stream, desc, args).error();
+  });
+  if (!taken)
+    return taken.error();
+  if (*taken)
+    return 0u;
+  return Device::attention(stream, desc, args);
 }
 
 Error CudaDevice::copy(uint32_t stream, void *target, const void *source,

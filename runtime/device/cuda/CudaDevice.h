@@ -16,6 +16,7 @@
 #define MPCOMM_RUNTIME_DEVICE_CUDA_CUDADEVICE_H
 
 #include "device/Device.h"
+#include "device/cuda/Attention.h"
 #include "device/cuda/Convolution.h"
 #include "device/cuda/Gemm.h"
 #include "device/cuda/Kernels.h"
@@ -34,7 +35,8 @@ public:
              std::string name, const Chip &chip)
       : driver(driver), device(device), context(context), name(std::move(name)),
         chip(chip), kernels(std::in_place, driver, chip),
-        products(std::in_place, driver), convolutions(std::in_place, driver) {}
+        products(std::in_place, driver), convolutions(std::in_place, driver),
+        attentions(std::in_place, driver) {}
   ~CudaDevice() override;
 
   /// Makes the streams, and loads and allocates what the program needs.
@@ -66,6 +68,17 @@ public:
                                       void *const *args) override;
   Error convolveOrPool(uint32_t stream, const mprt_window_desc &desc,
                        const void *a, const void *b, void *c) override;
+  Expected<uint32_t> attention(uint32_t stream, const mprt_attention_desc &desc,
+                               void *const *args) override;
+  std::vector<LibraryVote> unsettled() const override {
+    return attentions->unsettled();
+  }
+  void settle(std::span<const LibraryVote> votes) override {
+    attentions->settle(votes);
+  }
+  std::string describeChoices() const override {
+    return attentions->describeChoices();
+  }
   Error copy(uint32_t stream, void *target, const void *source, uint64_t bytes,
              CopyKind kind) override;
   Error zero(uint32_t stream, void *target, uint64_t bytes) override;
@@ -105,6 +118,7 @@ private:
   std::optional<Kernels> kernels;
   std::optional<Gemm> products;
   std::optional<Convolution> convolutions;
+  std::optional<Attention> attentions;
 
   std::vector<CUstream> streams;
   std::vector<CUevent> events;

@@ -13,9 +13,8 @@ using namespace mprt;
 using namespace mprt::cuda;
 
 static Expected<Cudnn> loadTable() {
-  Expected<Library> library =
-      openLibrary("convolutions on a CUDA device need cuDNN",
-                  "MPRT_CUDNN_LIBRARY", {"libcudnn.so.9", "libcudnn.so.8"});
+  Expected<Library> library = openLibrary("no cuDNN", "MPRT_CUDNN_LIBRARY",
+                                          {"libcudnn.so.9", "libcudnn.so.8"});
   if (!library)
     return library.error();
   Cudnn table;

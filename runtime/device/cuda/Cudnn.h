@@ -6,7 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // What the runtime uses of cuDNN 9 (8 has the same), declared here, so that it
-// builds without the library's headers.
+// builds without the library's headers. The graph API, by which attention is
+// described, is the functions of cudnn_graph.h; its numbers are in
+// CudnnGraphNumbers.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,6 +23,7 @@ using DnnHandle = struct cudnnContext *;
 using DnnTensor = struct cudnnTensorStruct *;
 using DnnFilter = struct cudnnFilterStruct *;
 using DnnConvolution = struct cudnnConvolutionStruct *;
+using DnnDescriptor = void *;
 
 /// An algorithm as the library's heuristics rank it, the same for a
 /// convolution and for its gradients.
@@ -119,7 +122,18 @@ enum : int {
     (DnnHandle handle, const void *alpha, DnnTensor layoutX, const void *x,    \
      DnnTensor layoutDy, const void *dy, DnnConvolution convolution,           \
      int algorithm, void *workspace, size_t workspaceBytes, const void *beta,  \
-     DnnFilter layoutDw, void *dw))
+     DnnFilter layoutDw, void *dw))                                            \
+  X(cudnnBackendCreateDescriptor, int, (int type, DnnDescriptor *descriptor))  \
+  X(cudnnBackendDestroyDescriptor, int, (DnnDescriptor descriptor))            \
+  X(cudnnBackendSetAttribute, int,                                             \
+    (DnnDescriptor descriptor, int attribute, int type, int64_t count,         \
+     const void *values))                                                      \
+  X(cudnnBackendGetAttribute, int,                                             \
+    (DnnDescriptor descriptor, int attribute, int type, int64_t wanted,        \
+     int64_t *found, void *values))                                            \
+  X(cudnnBackendFinalize, int, (DnnDescriptor descriptor))                     \
+  X(cudnnBackendExecute, int,                                                  \
+    (DnnHandle handle, DnnDescriptor plan, DnnDescriptor variantPack))
 
 struct Cudnn {
 #define MPRT_CUDNN_MEMBER(symbol, result, parameters)                          \

@@ -74,9 +74,8 @@ bool mprt::cuda::tunes() { return !isSet("MPRT_CUDA_TUNE", "0"); }
 
 bool mprt::cuda::allowsTf32() { return isSet("MPRT_TF32", "1"); }
 
-Expected<size_t>
-mprt::cuda::findFastest(const Driver &driver, CUstream stream, size_t count,
-                        const std::function<Error(size_t)> &run) {
+Expected<float> mprt::cuda::timeRuns(const Driver &driver, CUstream stream,
+                                     const std::function<Error()> &run) {
   struct Events {
     const Driver &driver;
     CUevent begin = nullptr, end = nullptr;
@@ -93,34 +92,46 @@ mprt::cuda::findFastest(const Driver &driver, CUstream stream, size_t count,
     if (Error error = check(driver.cuEventCreate(event, CU_EVENT_DEFAULT),
                             "cuEventCreate"))
       return error;
+  if (Error error = run()) // loads the code
+    return error;
+  if (Error error =
+          check(driver.cuEventRecord(events.begin, stream), "cuEventRecord"))
+    return error;
+  for (int repeat = 0; repeat < 3; ++repeat)
+    if (Error error = run())
+      return error;
+  float milliseconds = 0;
+  if (Error error =
+          check(driver.cuEventRecord(events.end, stream), "cuEventRecord"))
+    return error;
+  if (Error error =
+          check(driver.cuEventSynchronize(events.end), "cuEventSynchronize"))
+    return error;
+  if (Error error = check(
+          driver.cuEventElapsedTime(&milliseconds, events.begin, events.end),
+          "cuEventElapsedTime"))
+    return error;
+  return milliseconds;
+}
+
+Expected<size_t>
+mprt::cuda::findFastest(const Driver &driver, CUstream stream, size_t count,
+                        const std::function<Error(size_t)> &run) {
   size_t best = count;
   float least = 0;
   Error failure(MPRT_UNSUPPORTED, "the library offers no algorithm");
   for (size_t i = 0; i < count; ++i) {
-    Error failed = run(i); // loads the code
-    if (!failed)
-      if (Error error = check(driver.cuEventRecord(events.begin, stream),
-                              "cuEventRecord"))
-        return error;
-    for (int repeat = 0; repeat < 3 && !failed; ++repeat)
-      failed = run(i);
+    Error failed;
+    Expected<float> taken =
+        timeRuns(driver, stream, [&] { return failed = run(i); });
     if (failed) {
       failure = failed;
       continue;
     }
-    float milliseconds = 0;
-    if (Error error =
-            check(driver.cuEventRecord(events.end, stream), "cuEventRecord"))
-      return error;
-    if (Error error =
-            check(driver.cuEventSynchronize(events.end), "cuEventSynchronize"))
-      return error;
-    if (Error error = check(
-            driver.cuEventElapsedTime(&milliseconds, events.begin, events.end),
-            "cuEventElapsedTime"))
-      return error;
-    if (best == count || milliseconds < least)
-      best = i, least = milliseconds;
+    if (!taken)
+      return taken.error();
+    if (best == count || *taken < least)
+      best = i, least = *taken;
   }
   if (best == count)
     return failure;

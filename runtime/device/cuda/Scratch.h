@@ -75,8 +75,13 @@ bool tunes();
 /// Whether products of f32 may be rounded to TF32: MPRT_TF32=1.
 bool allowsTf32();
 
-/// The fastest of `count` candidates on `stream`: the one for which three runs
-/// after a first one take the least time. Those that fail are passed over; an
+/// What three runs after a first one take on `stream`, in milliseconds. Waits
+/// for the stream.
+Expected<float> timeRuns(const Driver &driver, CUstream stream,
+                         const std::function<Error()> &run);
+
+/// The fastest of `count` candidates on `stream`: the one for which timeRuns
+/// takes the least time. Those that fail are passed over; an
 /// error where all do. Waits for the stream.
 Expected<size_t> findFastest(const Driver &driver, CUstream stream,
                              size_t count,

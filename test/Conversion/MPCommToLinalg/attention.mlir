@@ -71,3 +71,18 @@ func.func @bias(%q: tensor<2x8x3x16xbf16>, %b: tensor<2x1x1x8xbf16>) -> (tensor<
   %o, %l = mpcomm.attention %q, %q, %q bias %b scale = 0.25 safe : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x1x1x8xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>)
   return %o, %l : tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>
 }
+
+// A mask that is made of constants alone is the same in each step.
+// CHECK-LABEL: func.func @fixed_mask(
+// CUDA: mprt.attention "attention" {{.*}} {mprt.fixed_mask}
+// CUDA: mprt.attention "attention" {{.*}} outs({{[^{]*}}) -> {{.*$}}
+func.func @fixed_mask(%q: tensor<2x8x3x16xbf16>, %x: tensor<8xi64>) -> (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>) {
+  %i = mpcomm.iota dim = 0 : tensor<8x8xi64>
+  %j = mpcomm.iota dim = 1 : tensor<8x8xi64>
+  %m = arith.cmpi sle, %j, %i : tensor<8x8xi64>
+  %b = mpcomm.broadcast_in_dim %x, dims = [0] : (tensor<8xi64>) -> tensor<8x8xi64>
+  %n = arith.cmpi sle, %j, %b : tensor<8x8xi64>
+  %o, %l = mpcomm.attention %q, %q, %q mask %m scale = 0.25 : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<8x8xi1>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)
+  %p, %k = mpcomm.attention %q, %q, %q mask %n scale = 0.25 : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<8x8xi1>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)
+  return %o, %p : tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>
+}

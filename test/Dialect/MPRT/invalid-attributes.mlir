@@ -89,3 +89,17 @@ module attributes {mprt.forecast = {cluster = "{}", bandwidth = array<f64: 2.0, 
 
 // expected-error @below {{expects 'mprt.forecast' to be a dictionary}}
 module attributes {mprt.forecast = {cluster = "{}", bandwidth = array<f64: 2.0>, communication = array<f64: 1.0>, compute = 1.0 : f64, link = "net", step = array<f64: 1.0>}} {}
+
+// -----
+
+func.func private @k(memref<8xf32>, memref<8xf32>) attributes {mpcomm.kernel}
+func.func @attention_operands(%a: memref<8xf32>) {
+  // expected-error @below {{expects 'mprt.attention' to be a kind (attention or attention_grad) and a scale of f64, or a unit attribute after them, on a launch with the operands of attention, got {kind = "attention", scale = 1.000000e+00 : f64}}}
+  mprt.launch @k ins(%a : memref<8xf32>) outs(%a : memref<8xf32>) {mprt.attention = {kind = "attention", scale = 1.0 : f64}}
+  return
+}
+
+// -----
+
+// expected-error @below {{expects 'mprt.fixed_mask' to be a unit attribute, on attention with a mask, got unit}}
+func.func private @fixed_mask(memref<8xf32>) attributes {mprt.fixed_mask}

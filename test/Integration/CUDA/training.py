@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "Inputs"), os.path.join(HERE, "Inputs")]
-from small_models import CASES, EPILOGUES, SOURCES, STEPS, UNITS, WIDE, distance, on_processor, precision_of, write_sources
+from small_models import (CASES, EPILOGUES, SOURCES, STEPS, UNITS, WIDE, distance, has_library_attention, on_processor,
+                          precision_of, write_sources)  # fmt: skip
 from emulation import Emulator, call
 from programs import read_losses, read_tensors, run
 
@@ -61,6 +62,7 @@ def compare(number, case, step, files, low, emulator):
     for seed in (1, 2):
         calls = os.path.join(FOLDER, "%s.%d.calls" % (name, seed))
         environment = dict(emulator.environment, MPFAKE_SEED=str(seed), MPFAKE_MEMORY="256M", MPFAKE_LOG=calls)
+        environment["MPRT_ATTENTION"] = "cudnn" if seed == 1 else "kernels"
         if seed == 2:
             environment["MPFAKE_WIDE_BIAS"] = "1"
         if emulator.is_real:
@@ -72,9 +74,14 @@ def compare(number, case, step, files, low, emulator):
                      % (model, options, ranks, seed, loss, worst, bound, drift,
                         "" if near else "  TOO MUCH"))  # fmt: skip
         ok = ok and near
-        if not emulator.is_real and model in EPILOGUES:
-            with open(calls) as log:
-                made = log.read()
+        if emulator.is_real:
+            continue
+        with open(calls) as log:
+            made = log.read()
+        if ("cudnnBackendExecute " in made) != (seed == 1 and has_library_attention(case)):
+            lines.append("attention was not computed by what was to compute it")
+            ok = False
+        if model in EPILOGUES:
             expected = EPILOGUES[model][precision]
             if UNITS[precision]:
                 assert WIDE not in expected

@@ -13,20 +13,16 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "CudnnApi.h"
-
+#include "CudnnHandle.h"
 #include "Library.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <string>
 #include <vector>
 
 using namespace fake;
-
-struct cudnnContext {
-  cudaStream_t stream = nullptr;
-};
 
 struct cudnnTensorStruct {
   int type = -1;
@@ -47,7 +43,10 @@ struct cudnnConvolutionStruct {
   int computeType = -1, groups = 1, mathType = CUDNN_DEFAULT_MATH;
 };
 
-size_t cudnnGetVersion(void) { return 91000; }
+size_t cudnnGetVersion(void) {
+  const char *version = std::getenv("MPFAKE_CUDNN_VERSION");
+  return version ? std::strtoul(version, nullptr, 10) : 91900;
+}
 
 const char *cudnnGetErrorString(cudnnStatus_t status) {
   switch (status) {

@@ -5,12 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// As in cudnn.h of version 9; CheckCudnnApi.cpp compares the two.
+// As in cudnn.h of version 9; CheckCudnnApi.cpp compares the two. The numbers
+// of the graph API are the runtime's, which it compares too.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef MPCOMM_TEST_LIB_FAKECUDA_CUDNNAPI_H
 #define MPCOMM_TEST_LIB_FAKECUDA_CUDNNAPI_H
+
+#include "device/cuda/CudnnGraphNumbers.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -51,7 +54,9 @@
 typedef int cudnnStatus_t, cudnnDataType_t, cudnnTensorFormat_t,
     cudnnConvolutionMode_t, cudnnMathType_t, cudnnDeterminism_t,
     cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdDataAlgo_t,
-    cudnnConvolutionBwdFilterAlgo_t;
+    cudnnConvolutionBwdFilterAlgo_t, cudnnBackendDescriptorType_t,
+    cudnnBackendAttributeName_t, cudnnBackendAttributeType_t;
+typedef void *cudnnBackendDescriptor_t;
 typedef struct CUstream_st *cudaStream_t;
 typedef struct cudnnContext *cudnnHandle_t;
 typedef struct cudnnTensorStruct *cudnnTensorDescriptor_t;
@@ -68,7 +73,10 @@ typedef struct {
 } cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionBwdDataAlgoPerf_t,
     cudnnConvolutionBwdFilterAlgoPerf_t;
 #define FAKE_NUMBER(name, number) name = number,
-enum { FAKE_CUDNN_STATUSES(FAKE_NUMBER) FAKE_CUDNN_NUMBERS(FAKE_NUMBER) };
+enum {
+  FAKE_CUDNN_STATUSES(FAKE_NUMBER) FAKE_CUDNN_NUMBERS(FAKE_NUMBER)
+      MPRT_CUDNN_GRAPH_NUMBERS(FAKE_NUMBER)
+};
 #undef FAKE_NUMBER
 #endif
 
@@ -175,6 +183,25 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(
     cudnnConvolutionBwdFilterAlgo_t algorithm, void *workspace,
     size_t workspaceBytes, const void *beta,
     const cudnnFilterDescriptor_t layoutDw, void *dw);
+
+cudnnStatus_t
+cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+                             cudnnBackendDescriptor_t *descriptor);
+cudnnStatus_t
+cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor);
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type,
+                                       int64_t count, const void *values);
+cudnnStatus_t
+cudnnBackendGetAttribute(const cudnnBackendDescriptor_t descriptor,
+                         cudnnBackendAttributeName_t name,
+                         cudnnBackendAttributeType_t type, int64_t wanted,
+                         int64_t *found, void *values);
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor);
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
+                                  cudnnBackendDescriptor_t plan,
+                                  cudnnBackendDescriptor_t variantPack);
 
 } // extern "C"
 #pragma GCC visibility pop

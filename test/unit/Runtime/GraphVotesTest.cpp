@@ -11,7 +11,7 @@
 
 #include "session/GraphVotes.h"
 #include "TwoRanks.h"
-#include "device/Device.h"
+#include "device/cuda/CudaDevice.h"
 #include "session/Context.h"
 
 #include "mpcomm/Runtime/mprt.h"
@@ -30,19 +30,39 @@ int32_t clear(mprt_context *context, void *const *buffers, void *) {
   return mprt_status_of(context);
 }
 
+/// A device with choices to make, of which it keeps what it is told.
+struct Choosing : cuda::CudaDevice {
+  using CudaDevice::CudaDevice;
+  std::vector<LibraryVote> unsettled() const override { return mine; }
+  void settle(std::span<const LibraryVote> votes) override {
+    told.assign(votes.begin(), votes.end());
+  }
+  std::vector<LibraryVote> mine, told;
+
+  static std::unique_ptr<Choosing> create() {
+    const cuda::Driver &driver = **cuda::Driver::load();
+    cuda::CUcontext context = nullptr;
+    EXPECT_EQ(driver.cuDevicePrimaryCtxRetain(&context, 0), cuda::CUDA_SUCCESS);
+    auto made = std::make_unique<Choosing>(driver, 0, context, "a device",
+                                           cuda::Chip{90, 4});
+    EXPECT_FALSE(made->prepare(0, nullptr, 0));
+    return made;
+  }
+};
+
 /// The other rank's vote, given rank 0's.
 using Other = std::function<Expected<GraphVote>(const GraphVote &)>;
 
 struct RankZero {
   SilentWorld ranks;
-  std::unique_ptr<Device> device;
+  std::unique_ptr<Choosing> device;
   std::unique_ptr<Context> context;
   std::vector<GraphVote> votes;
   void *sets[3];
 
   explicit RankZero(Other other) {
     setenv("MPRT_CUDA_LIBRARY", MPCOMM_FAKE_CUDA, 1);
-    device = createDevice("cuda", {}).take();
+    device = Choosing::create();
     for (void *&set : sets)
       set = device->allocate(64).take();
     ContextOptions options;
@@ -95,6 +115,27 @@ TEST(GraphVotes, TakeGraphsTogether) {
   for (int i = 0; i < 8; ++i) {
     EXPECT_EQ(setup.votes[i].state, states[i]) << i;
     EXPECT_EQ(setup.votes[i].graph, graphs[i]) << i;
+  }
+}
+
+TEST(GraphVotes, TellTheDeviceWhatAllRanksWant) {
+  RankZero setup([](const GraphVote &vote) -> Expected<GraphVote> {
+    GraphVote theirs = vote;
+    theirs.libraries[1] = {7, 0};
+    return theirs;
+  });
+  for (uint64_t key = 5; key < 25; ++key)
+    setup.device->mine.push_back({key, 1});
+  // Before the first vote a rank of two decides nothing.
+  EXPECT_EQ(setup.calls("00"), "cc");
+  EXPECT_TRUE(setup.device->told.empty());
+  EXPECT_EQ(setup.calls("0"), "g");
+  // As many as there is room for, from both.
+  ASSERT_EQ(setup.device->told.size(), 32u);
+  for (uint64_t i = 0; i < 32; ++i) {
+    uint64_t key = i == 17 ? 7 : 5 + i % 16;
+    EXPECT_EQ(setup.device->told[i].key, key) << i;
+    EXPECT_EQ(setup.device->told[i].wants, i != 17) << i;
   }
 }
 

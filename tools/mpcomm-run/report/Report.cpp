@@ -203,6 +203,8 @@ void printHostCost(const mpcomm_totals &cost) {
                 cost.eager_microseconds);
   if (cost.graph_nodes == 0 && cost.eager_calls > 0)
     std::printf("launches per step      %.0f calls\n", cost.eager_calls);
+  if (*cost.device_note)
+    std::printf("chosen                 %s\n", cost.device_note);
 }
 
 /// The most that any rank takes, and each rank's peak; also what it keeps,

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Kernels/GPU/AttentionCalls.h"
 #include "Kernels/GPU/GPUEmitter.h"
 #include "Kernels/GPU/GPUSchedule.h"
 #include "Kernels/Model/LaneOps.h"
@@ -143,6 +144,7 @@ void GenerateGPUKernelsPass::runOnOperation() {
   });
   if (launches->empty() && pools.empty() && attention.empty())
     return;
+  markAttentionCalls(attention, symbols);
   OpBuilder b = OpBuilder::atBlockEnd(getOperation().getBody());
   device =
       gpu::GPUModuleOp::create(b, getOperation().getLoc(), mprt::kGPUModule);

@@ -9,6 +9,7 @@
 #include "Kernels/Model/Specialise.h"
 #include "Kernels/Model/LaneOps.h"
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
+#include "mpcomm/Dialect/MPRT/IR/AttentionCall.h"
 #include <map>
 
 using namespace mlir;
@@ -108,9 +109,15 @@ LogicalResult Specialiser::replace(ArrayRef<Operation *> ops, Emit emit) {
   for (auto [op, number] : llvm::zip_equal(ops, *uses)) {
     OpBuilder b(op);
     auto style = cast<DestinationStyleOpInterface>(op);
-    for (func::FuncOp function : made[number].functions)
-      LaunchOp::create(b, op->getLoc(), TypeRange(), function.getSymName(),
-                       style.getDpsInputs(), style.getDpsInits());
+    Attribute call = op->getAttr(mprt::kAttentionAttr);
+    for (func::FuncOp function : made[number].functions) {
+      auto launch =
+          LaunchOp::create(b, op->getLoc(), TypeRange(), function.getSymName(),
+                           style.getDpsInputs(), style.getDpsInits());
+      if (call)
+        launch->setAttr(mprt::kAttentionAttr, call);
+      call = call ? b.getUnitAttr() : call;
+    }
     op->erase();
   }
   return success();

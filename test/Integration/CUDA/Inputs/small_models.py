@@ -203,6 +203,14 @@ CASES = [
 ]
 
 
+def has_library_attention(case):
+    """Whether the case has attention in 16 bits without a mask or with a causal buffer, which a
+    library may compute."""
+    model, _, options, *_ = case
+    has = model in ("gpt", "gpt-tanh", "vit", "attend", "llama") and "attention=separate" not in options
+    return has and precision_of(options) in ("bf16", "f16")
+
+
 def precision_of(options):
     return options.partition("precision=")[2].partition(" ")[0] or "none"
 

@@ -89,8 +89,8 @@ void kernels::markAttentionCalls(ArrayRef<mprt::AttentionOp> ops,
   FixedBuffers fixed(symbols);
   for (mprt::AttentionOp op : ops) {
     Value mask = op.getMask();
-    bool isFixed = !mask || op->hasAttr(mprt::kFixedMaskAttr) ||
-                   fixed.contains(mask);
+    bool isFixed =
+        !mask || op->hasAttr(mprt::kFixedMaskAttr) || fixed.contains(mask);
     if (isFixed && !op.getBias())
       mprt::AttentionCall::set(op);
     op->removeAttr(mprt::kFixedMaskAttr);

@@ -281,7 +281,8 @@ void WarpBackward::scores(Value tile, int64_t chunk, Value others,
   if (code.hasBias)
     loadNumbers(ForShift);
   shift(p, tile, chunk / 8);
-  SmallVector<Value> exponents(llvm::concat<Value>(p[0], p[1]));
+  SmallVector<Value> exponents =
+      llvm::to_vector(llvm::concat<Value>(p[0], p[1]));
   exponents =
       code.keepBits(partial, bits, chunk / 2, exponents,
                     code.real(-std::numeric_limits<double>::infinity()));

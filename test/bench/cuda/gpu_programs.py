@@ -69,9 +69,14 @@ JAX = ("gpt", "resnet")
 SMALL = {"gpt2-small": "gpt-check", "gpt2-medium": "gpt-check", "gpt-wide": "gpt-check", "llama-350m": "llama-check",
          "resnet50": "resnet-check"}  # fmt: skip
 
-# Tests of kernels that are launched alone, and their arguments: seed, and how many.
-ALONE = {"attention": ["1"], "kernels": ["1", "96"]}
+# Tests of kernels that are launched alone: the script, and its arguments: seed, and the chip or how many.
+ALONE = {"attention": ("attention", "1"), "attention-sm90a": ("attention", "1", "sm_90a"), "kernels": ("kernels", "1", "96")}
 KERNELS = os.path.normpath(os.path.join(HERE, "..", "..", "Codegen", "Kernels", "CPU", "Inputs"))
+
+
+def for_chips(chips, options):
+    """Options of a program for GPUs: its own chip, or else `chips`."""
+    return "target=cuda %s%s" % ("" if "chip=" in options else "chip=%s " % chips, options)
 
 
 def small_program(name):

@@ -107,7 +107,8 @@ def sanitize(runner, tool, case, limit):
 
 
 def alone(runner, name, words, limit):
-    command = [sys.executable, os.path.join(TESTS, "CUDA", name + ".py"), "-", "-", "device", KERNELS,
+    script, *words = words
+    command = [sys.executable, os.path.join(TESTS, "CUDA", script + ".py"), "-", "-", "device", KERNELS,
                os.path.join(runner.folder, name), *words]  # fmt: skip
     code, text = execute(command, limit, os.environ, fails=True)
     return {"lines": text.splitlines()[-60:], "wrong": code != 0}
@@ -310,7 +311,7 @@ def list_cells(a, runner, worker):
     for case in known:
         add("cases", case["name"], 8, bind(compare_case, runner, case), alone=False)
     for case in known:
-        if case["ranks"] == 1 and ("case" not in case or re.match("gpt-1$|attend|llama|resnet|lstm|odd-[0-9]|vit", case["name"])):
+        if case["ranks"] == 1 and ("case" not in case or re.match("gpt-(1|9|10)$|attend|llama|resnet|lstm|odd-[0-9]|vit", case["name"])):
             if re.match(a.sanitized, case["name"]):
                 for tool in ("memcheck", "racecheck", "synccheck"):
                     add("sanitize", "%s %s" % (tool, case["name"]), 30, bind(sanitize, runner, tool, case), alone=False)
@@ -342,7 +343,7 @@ def main():
     parser.add_argument("--resume", metavar="results.json")
     parser.add_argument("--sections", default="")
     parser.add_argument("--only", default="", metavar="REGEX", help="of section/name")
-    parser.add_argument("--sanitized", default="gpt-1$|attend|resnet|windows-2d$|vit", metavar="REGEX", help="cases that sanitize takes")
+    parser.add_argument("--sanitized", default="gpt-(1|9|10)$|attend|resnet|windows-2d$|vit", metavar="REGEX", help="cases that sanitize takes")
     parser.add_argument("--list", action="store_true", help="cells and what they are expected to take")
     parser.add_argument("--report", metavar="results.json", help="only prints tables")
     parser.add_argument("--workers", type=int, default=12, help="of what runs side by side")

@@ -37,7 +37,7 @@ MOST_MB = 48
 INPUTS = os.path.join(ROOT, "test", "Integration", "CUDA", "Inputs")
 sys.path[:0] = [HERE, INPUTS, os.path.join(ROOT, "tools", "mpcomm-import")]
 import small_models  # noqa: E402
-from gpu_programs import ALONE, KERNELS, PROGRAMS, VARIANTS, call, import_step, small_program  # noqa: E402
+from gpu_programs import ALONE, KERNELS, PROGRAMS, VARIANTS, call, for_chips, import_step, small_program  # noqa: E402
 
 
 def keep_constants(a, name, model, batch, wanted):
@@ -53,7 +53,7 @@ def keep_constants(a, name, model, batch, wanted):
 
 def build(a, name):
     model, batch, options = a.programs[name]
-    options = "target=cuda %s%s" % ("" if "chip=" in options else "chip=%s " % a.chips, options)
+    options = for_chips(a.chips, options)
     step = import_step(a, name, model, batch)
     with open(step) as graph:
         constants = set(re.findall(r'mpcomm\.name = "([^"]*\bconstant[^"]*)"', graph.read()))
@@ -81,8 +81,9 @@ def compile_case(a, name, options, steps, ranks):
     on a processor; its losses."""
     path = lambda end: os.path.join(a.folder, "cases", name + end)
     tool = lambda program, *words: call(os.path.join(a.bin, program), *map(str, words))
-    for end, target in ((".so", "target=cuda chip=%s " % a.chips), (".cpu.so", "cluster=dgx-h100 ")):
-        tool("mpcomm-compile", path(".mlir"), "-o", path(end), "--options=" + target + options)
+    here = "cluster=dgx-h100 " + small_models.on_processor(options)
+    for end, words in ((".so", for_chips(a.chips, options)), (".cpu.so", here)):
+        tool("mpcomm-compile", path(".mlir"), "-o", path(end), "--options=" + words)
     tool("mpcomm-run", path(".cpu.so"), "--weights", path(".w"), "--data", path(".d"), "--steps", steps, "--np", ranks,
          "--seed", 7, "--log", path(".log"), "--save-weights", path(".state"), "--quiet")  # fmt: skip
     with open(path(".log")) as lines:
@@ -122,8 +123,8 @@ def build_cases(a):
 
 
 def pack_alone(a):
-    for name, words in ALONE.items():
-        call(sys.executable, os.path.join(ROOT, "test", "Integration", "CUDA", name + ".py"), os.path.join(a.bin, "mpcomm-opt"),
+    for name, (script, *words) in ALONE.items():
+        call(sys.executable, os.path.join(ROOT, "test", "Integration", "CUDA", script + ".py"), os.path.join(a.bin, "mpcomm-opt"),
              a.cc, "pack", KERNELS, os.path.join(a.folder, name), *words)  # fmt: skip
 
 

@@ -36,7 +36,7 @@ struct GraphVote {
   char reason[112] = {};
   /// What the device has to choose, as much as there is room for: the rest goes
   /// with a later vote.
-  LibraryVote libraries[16] = {};
+  LibraryVote libraries[64] = {};
   uint64_t numLibraries = 0;
 
   void setReason(const std::string &text);

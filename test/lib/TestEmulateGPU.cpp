@@ -227,7 +227,7 @@ LogicalResult Emulation::replace(Operation *op) {
     auto pointer = LLVM::LLVMPointerType::get(b.getContext());
     Value at = LLVM::GEPOp::create(
         b, loc, pointer, b.getI8Type(), call("mpemu_shared", {}, pointer),
-        ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(staticShared)});
+        ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(staticShared + 16)});
     // Nobody asks for its size.
     return use(toMemRef(at, MemRefType::get({1}, b.getI8Type())));
   }

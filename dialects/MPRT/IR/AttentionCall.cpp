@@ -12,6 +12,7 @@
 
 #include "mpcomm/Dialect/MPRT/IR/AttentionCall.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
 
 using namespace mlir;
@@ -32,6 +33,21 @@ std::optional<AttentionCall> AttentionCall::of(LaunchOp launch) {
   unsigned operands = launch->getNumOperands(), least = call.getNumOperands();
   if (operands != least && operands != least + 1)
     return std::nullopt;
+  // Rows are of [batch, positions, heads, size], lse of [batch, heads, rows].
+  bool hasMask = operands > least;
+  unsigned lse = call.isGradient ? 5 : operands - 1;
+  Type element = getElementTypeOrSelf(launch.getOperand(0).getType());
+  if (!element.isBF16() && !element.isF16())
+    return std::nullopt;
+  for (unsigned i = 0; i < operands; ++i) {
+    auto type = dyn_cast<MemRefType>(launch.getOperand(i).getType());
+    bool isMask = hasMask && i == call.getMaskNumber();
+    int64_t rank = isMask ? 2 : i == lse ? 3 : 4;
+    if (!type || type.getRank() != rank ||
+        (rank == 3 && !type.getElementType().isF32()) ||
+        (rank == 4 && type.getElementType() != element))
+      return std::nullopt;
+  }
   return call;
 }
 

@@ -431,7 +431,7 @@ def GenerateGPUKernelsPass
            "multiprocessors of the GPU, for which grids of sums are sized">,
     Option<"warpgroups", "warpgroups", "bool", "false",
            "use what sm_90a alone has: products of warpgroups, for attention "
-           "with heads of 64">
+           "with heads of 64 and 128">
   ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",

@@ -70,7 +70,7 @@ LogicalResult AssembleKernelsPass::initialize(MLIRContext *context) {
              << "', expected sm_80, sm_90, sm_90a, sm_100 or another from "
                 "sm_75 on";
   llvm::sort(names, [](StringRef a, StringRef b) {
-    return *parseChip(a) < *parseChip(b);
+    return std::pair(*parseChip(a), a) < std::pair(*parseChip(b), b);
   });
   names.erase(llvm::unique(names), names.end());
   return success();
@@ -125,7 +125,7 @@ AssembleKernelsPass::makeImages(gpu::GPUModuleOp device, StringRef chip,
       report(device, chip, use);
     images.push_back({*parseChip(chip), false, std::move(assembly->cubin)});
   }
-  if (!assembler || (isLast && !isForOneChip(chip)))
+  if (!assembler || isLast)
     images.push_back({*parseChip(chip), true, *ptx + '\0'});
   return success();
 }
@@ -177,9 +177,11 @@ void AssembleKernelsPass::runOnOperation() {
   if (ptxas != "none")
     assembler = findAssembler(ptxas);
   SmallVector<Image> images;
+  // PTX for later chips is of the last one whose code they can run.
+  auto last = llvm::find_if_not(llvm::reverse(names), isForOneChip);
   for (StringRef chip : names)
-    if (failed(
-            makeImages(device, chip, assembler, chip == names.back(), images)))
+    if (failed(makeImages(device, chip, assembler,
+                          last != names.rend() && chip == *last, images)))
       return signalPassFailure();
   if (ptxas != "none" && !assembler)
     emitWarning(device.getLoc())

@@ -198,6 +198,29 @@ static bool needsSM80(const Module &module) {
   });
 }
 
+/// What no pass may copy into branches: inline assembly of kernels is of
+/// instructions that all threads of a warp come to.
+static void keepTogether(Module &module) {
+  for (Function &function : module)
+    for (Instruction &instruction : instructions(function))
+      if (auto *call = dyn_cast<CallInst>(&instruction);
+          call && call->isInlineAsm())
+        call->setConvergent();
+}
+
+/// Shared memory that launches ask for has no size of its own, and lies behind
+/// all that has one.
+static void declareLaunchShared(Module &module) {
+  constexpr unsigned shared = 3;
+  for (GlobalVariable &global : module.globals())
+    if (global.getAddressSpace() == shared &&
+        global.getValueType()->isArrayTy() &&
+        global.getValueType()->getArrayNumElements() == 0) {
+      global.setInitializer(nullptr);
+      global.setLinkage(GlobalValue::ExternalLinkage);
+    }
+}
+
 /// Whether `module` multiplies by warpgroups.
 static bool needsSM90a(const Module &module) {
   for (const Function &function : module)
@@ -238,6 +261,8 @@ Expected<std::string> translateToPTX(Module &module, StringRef chip) {
   module.setDataLayout(machine->createDataLayout());
   module.setTargetTriple(triple);
   useIntrinsics(module);
+  keepTogether(module);
+  declareLaunchShared(module);
   if (Error error = linkLibdevice(module))
     return std::move(error);
   optimize(module, *machine);

@@ -207,6 +207,11 @@ template <typename Op> struct CallAttention : public OpRewritePattern<Op> {
     if (!mprt::isAttentionSupported(op.getQuery().getType(),
                                     op.getKey().getType()))
       return rewriter.notifyMatchFailure(op, "no kernel takes it");
+    if (Value bias = op.getBias()) {
+      Type element = getElementTypeOrSelf(bias.getType());
+      if (!element.isF32() && !element.isBF16() && !element.isF16())
+        return rewriter.notifyMatchFailure(op, "no kernel takes its bias");
+    }
     SmallVector<Value> outputs;
     for (Type result : op->getResultTypes()) {
       auto type = ::cast<RankedTensorType>(result);

@@ -166,9 +166,10 @@ static bool isLowest(const APFloat &number) {
   return number.isInfinity() && number.isNegative();
 }
 
-static Value passCasts(Value value) {
-  while (isa_and_nonnull<arith::ExtFOp, arith::TruncFOp>(value.getDefiningOp()))
-    value = value.getDefiningOp()->getOperand(0);
+/// Past casts that change no value: of a narrower one, -1e9 may be -inf.
+static Value passExtensions(Value value) {
+  while (auto wider = value.getDefiningOp<arith::ExtFOp>())
+    value = wider.getIn();
   return value;
 }
 
@@ -199,11 +200,11 @@ void AttentionMatcher::readSafe() {
       compare.getPredicate() != arith::CmpFPredicate::OEQ ||
       !isSplatOf(compare.getRhs(), isLowest))
     return;
-  auto most = passCasts(compare.getLhs()).getDefiningOp<ReduceOp>();
+  auto most = passExtensions(compare.getLhs()).getDefiningOp<ReduceOp>();
   if (!most || !most->hasOneUse() || most.getReduction() != Reduction::Max ||
       most.getDims() !=
           ArrayRef<int64_t>(static_cast<int64_t>(softmax.getDim())) ||
-      passCasts(most.getInput()) != passCasts(softmax.getInput()))
+      passExtensions(most.getInput()) != passExtensions(softmax.getInput()))
     return;
   isSafe = true;
   probabilities = select.getResult();

@@ -41,6 +41,7 @@ enum class AttentionMode { Auto, Kernels, Library };
 struct Shape {
   uint64_t key = 0;
   mprt_attention_desc desc = {};
+  CUstream stream = nullptr;           ///< of its first call
   std::unique_ptr<AttentionPlan> plan; ///< null where the library has none
   size_t best = 0;                     ///< its fastest plan
   bool wants = false;                  ///< the library, on this rank
@@ -167,17 +168,21 @@ Expected<bool> Attention::State::isCausal(const mprt_attention_desc &d,
 }
 
 Error Attention::checkUpload(const void *target, const void *source,
-                             uint64_t bytes) const {
+                             uint64_t bytes) {
   uint64_t begin = addressOf(target), end = begin + bytes;
-  for (const auto &[call, site] : state->sites) {
+  for (auto &[call, site] : state->sites) {
     uint64_t mask = addressOf(site.mask);
     auto size = uint64_t(site.desc.rows * site.desc.columns);
     if (!site.mask || !site.shape || end <= mask || mask + size <= begin)
       continue;
     uint64_t from = std::max(begin, mask), to = std::min(end, mask + size);
-    if (!isCausalPart(static_cast<const char *>(source) + (from - begin),
-                      int64_t(from - mask), int64_t(to - from),
-                      site.desc.columns))
+    if (isCausalPart(static_cast<const char *>(source) + (from - begin),
+                     int64_t(from - mask), int64_t(to - from),
+                     site.desc.columns))
+      continue;
+    if (!site.shape->takesLibrary)
+      site = {};
+    else
       return makeError(
           MPRT_UNSUPPORTED, "the mask of attention at ",
           site.desc.location ? site.desc.location : "an unknown place",
@@ -284,7 +289,8 @@ Error Attention::State::choose(Shape &shape, bool isCausal, CUstream stream,
   scratch.reset();
   shape.wants = mode == AttentionMode::Library || least < ofKernels;
   uint64_t need = shape.plan->workspaceBytes(shape.best);
-  if (shape.wants && workspaces.get(stream, need, false).bytes < need)
+  if (mode == AttentionMode::Library &&
+      workspaces.get(stream, need, false).bytes < need)
     return refuse(makeError(MPRT_OUT_OF_MEMORY, "no memory for ", need >> 20,
                             " MiB of scratch"));
   shape.isSettled = shape.takesLibrary = mode == AttentionMode::Library;
@@ -316,6 +322,7 @@ Error Attention::State::enter(Site &site, const mprt_attention_desc &desc,
     shape = std::make_unique<Shape>();
     shape->key = hashOf(keyOf(desc, causal));
     shape->desc = desc;
+    shape->stream = stream;
     inOrder.push_back(shape.get());
     if (mode == AttentionMode::Auto && !tunes()) {
       shape->why = "MPRT_CUDA_TUNE=0";
@@ -348,6 +355,10 @@ void Attention::settle(std::span<const LibraryVote> votes) {
     shape->takesLibrary = isKnown && wanted && shape->wants;
     if (isKnown && shape->wants && !wanted)
       shape->why += ", not on all ranks";
+    // Before it is captured. Where there is no room, its call says so.
+    if (shape->takesLibrary)
+      state->workspaces.get(shape->stream,
+                            shape->plan->workspaceBytes(shape->best), false);
   }
 }
 

@@ -54,9 +54,9 @@ public:
   std::string describeChoices() const;
 
   /// Fails with MPRT_UNSUPPORTED if `bytes` at `source`, which replace what is
-  /// at `target`, change a mask that was read as causal.
-  Error checkUpload(const void *target, const void *source,
-                    uint64_t bytes) const;
+  /// at `target`, change a mask that was read as causal for the library; one
+  /// that kernels read is looked at again.
+  Error checkUpload(const void *target, const void *source, uint64_t bytes);
 
   /// Memory of the device taken for scratch.
   uint64_t deviceBytes() const;

@@ -86,6 +86,7 @@ CASES = [
     ("heads64", "bf16", 2, 100, 70, 2, 64, "causal", "heads", -0.2, 1),
     ("zero64", "f16", 1, 70, 65, 1, 64, "causal", "plain", 0.0, 132),
     ("cross128", "bf16", 2, 100, 200, 2, 128, "random", "heads", None, 1),
+    ("bias128", "bf16", 1, 200, 130, 2, 128, "blocks", "plain", None, 1, {"bias": ("f32", "1hrc", "normal", "plain")}),
     ("safe", "bf16", 1, 37, 70, 1, 32, "random", "plain", None, 132, {"safe": True}),
     ("bias", "bf16", 2, 64, 64, 2, 64, None, "plain", None, 132, {"bias": ("f32", "bhrc", "normal", "plain")}),
     ("biasLarge", "bf16", 1, 128, 128, 1, 64, None, "qkv", None, 1, {"bias": ("bf16", "11rc", "normal", "plain")}),

@@ -44,6 +44,7 @@ import functools
 import json
 import os
 import re
+import signal
 import statistics
 import sys
 import tarfile
@@ -248,7 +249,9 @@ PROFILED = "kernel_(attention|attention_grad_columns|attention_grad_rows|cross_e
 
 def profile(runner, out, limit):
     """What limits kernels of GPT-2 small, by Nsight Compute; the second call of each."""
+    begin = time.monotonic()
     weights, data = runner.inputs("gpt2-small-bf16", 2, limit=limit)
+    limit = max(1, limit - (time.monotonic() - begin))
     path = os.path.join(out, "ncu.csv")
     command = ["ncu", "--clock-control", "none", "--target-processes", "all", "--kernel-id", "::regex:^%s$:2" % PROFILED,
                "--csv", "--page", "details", "--log-file", path]  # fmt: skip
@@ -278,7 +281,7 @@ def list_cells(a, runner, worker):
     measured = [name for name in MEASURED if runner.has(name)]
     both = [name for name in measured if MEASURED[name]]
     for name in measured:
-        add("prepare", name, 20, bind(runner.prepare, name, 2), alone=False)
+        add("prepare", name, 20, bind(runner.prepare, name, 2), alone=False, leaves=bind(runner.has_inputs, name, 2))
     add("device", "", 20, bind(worker.ask, {"job": "device"}))
     for name in both:
         add("steps", name, 18, bind(step, runner, name), limit=150)
@@ -293,7 +296,7 @@ def list_cells(a, runner, worker):
     for name, mode in compiled:
         model, batch, _ = runner.programs[name]
         job = {"job": "warm", "model": model, "batch": batch, "precision": "bf16", "compiled": mode}
-        add("warm", "%s %s" % (name, mode), 100, bind(runner.peer, job), alone=False, limit=200)
+        add("warm", "%s %s" % (name, mode), 100, bind(runner.peer, job), alone=False, limit=200, leaves=runner.has_compiled)
     for row in CHECKS:
         if runner.has(row[0]) and (row[3] in UNITS or runner.has(row[3])):
             add("check", row[0], 25, bind(check, runner, *row), alone=False)
@@ -356,7 +359,11 @@ def main():
         parser.error("no folder")
     a.out = os.path.abspath(a.out)
     os.makedirs(a.out, exist_ok=True)
-    earlier = {}
+    earlier, path = {}, os.path.join(a.out, "results.json")
+    if not a.resume and not a.list and os.path.exists(path):
+        parser.error("%s is there; --resume=%s goes on with it" % (path, path))
+    # A call that is ended by a signal ends what it has started, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if a.resume:
         with open(a.resume) as file:
             earlier = json.load(file)
@@ -367,7 +374,7 @@ def main():
         for cell in cells:
             print("%4d s  %s%s" % (cell.seconds, cell.key, "" if cell.alone else "  (side by side)"))
         return
-    schedule = Schedule(cells, os.path.join(a.out, "results.json"), a.budget, earlier, a.workers)
+    schedule = Schedule(cells, path, a.budget, earlier, a.workers)
     schedule.extra["date"] = time.strftime("%Y-%m-%d")
     try:
         schedule.run()
@@ -383,7 +390,6 @@ def main():
         "; %d %s" % (status.count(word), word) for word in ("wrong", "failed", "late", "left") if word in status)))  # fmt: skip
     if status.count("ok") < len(cells):
         sys.exit(1)
-
 
 
 if __name__ == "__main__":

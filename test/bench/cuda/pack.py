@@ -32,7 +32,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
-# The archive travels with the sources, 12 MB; together 64 MiB at most.
+# What a program of this size may come to; more means that something has grown.
 MOST_MB = 48
 INPUTS = os.path.join(ROOT, "test", "Integration", "CUDA", "Inputs")
 sys.path[:0] = [HERE, INPUTS, os.path.join(ROOT, "tools", "mpcomm-import")]

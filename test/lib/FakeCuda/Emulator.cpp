@@ -21,7 +21,6 @@
 using namespace fake;
 
 static constexpr uint32_t warpSize = 32;
-static constexpr size_t staticSharedBytes = 227 << 10;
 /// A tile of a warpgroup may have to be aligned to so much.
 static constexpr size_t sharedAlignment = 1024;
 
@@ -246,7 +245,8 @@ static float toFloat(uint32_t half, bool isBF16) {
 
 bool Block::isShared(uint64_t address, uint64_t size) {
   auto begin = reinterpret_cast<uint64_t>(sharedMemory());
-  return address >= begin && address - begin <= sharedBytes - size;
+  return address >= begin && size <= sharedBytes &&
+         address - begin <= sharedBytes - size;
 }
 
 void Block::copy(const Copy &what) {
@@ -623,15 +623,15 @@ void *mpemu_shared(void) { return running().sharedMemory(); }
 
 CUresult fake::runKernel(const char *name, EmulatedKernel kernel,
                          void *const *operands, uint32_t blocks,
-                         uint32_t threads, uint32_t dynamicShared) {
+                         uint32_t threads, uint32_t staticShared,
+                         uint32_t dynamicShared) {
   Random random;
   {
     Lock lock(state().mutex);
     random.seed(state().random.next());
   }
-  size_t sharedBytes =
-      (dynamicShared + staticSharedBytes + sharedAlignment - 1) &
-      ~(sharedAlignment - 1);
+  // What launches ask for does not begin at a large power of two.
+  size_t sharedBytes = staticShared + 16 + dynamicShared;
   std::vector<uint32_t> order(blocks);
   std::iota(order.begin(), order.end(), 0);
   random.shuffle(order);

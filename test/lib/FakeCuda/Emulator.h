@@ -26,7 +26,7 @@ using EmulatedKernel = void (*)(void *const *operands);
 /// threads wait for others that never come.
 CUresult runKernel(const char *name, EmulatedKernel kernel,
                    void *const *operands, uint32_t blocks, uint32_t threads,
-                   uint32_t dynamicShared);
+                   uint32_t staticShared, uint32_t dynamicShared);
 
 } // namespace fake
 

@@ -323,7 +323,8 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
     if (!function->kernel)
       return CUDA_SUCCESS;
     return runKernel(function->name.c_str(), function->kernel,
-                     translated.data(), gridX, blockX, sharedBytes);
+                     translated.data(), gridX, blockX,
+                     uint32_t(function->staticShared), sharedBytes);
   };
   return enqueue(*stream, std::move(work));
 }

@@ -411,7 +411,9 @@ TEST_F(CudaAttention, TakesTheFasterOneOnceAllRanksWantIt) {
   votes = fastKernels.unsettled();
   ASSERT_EQ(votes.size(), 1u);
   // Less than the few microseconds of a plan on the fake device.
-  fastKernels.settle(std::vector<LibraryVote>{{votes[0].key, 0}});
+  EXPECT_EQ(votes[0].wants, 0u);
+  fastKernels.settle(votes);
+  EXPECT_EQ(fastKernels.deviceBytes(), 0u);
   EXPECT_FALSE(run(fastKernels, gradient));
 }
 

@@ -67,7 +67,8 @@ private:
   uint64_t bytes = 0;
 };
 
-/// Adds the median time of a call; no more calls once one is refused.
+/// Adds the median time of a call; no more calls once one is refused. The ranks
+/// go on, or stop, together.
 Error addTime(Bench &bench, double seconds, double flops,
               const std::function<mprt::Error()> &enqueue, Sum &sum) {
   if (Error error = bench.meet())
@@ -83,8 +84,13 @@ Error addTime(Bench &bench, double seconds, double flops,
   });
   if (status.failed())
     return status;
+  double accepted = refused ? 0 : 1;
+  if (Error error = bench.smallest(accepted))
+    return error;
   if (refused)
     return fail("the device: ", refused.message());
+  if (accepted == 0)
+    return fail("the device of another rank refuses what is measured");
   sum.flops += flops;
   sum.seconds += time / together;
   return {};
@@ -218,9 +224,11 @@ Error mpcomm::run::measureShapes(Bench &bench, double seconds, int64_t size,
                                  DeviceRates &rates) {
   constexpr int64_t whole = 4096;
   Operands operands;
-  if (Error error =
-          operands.make(bench, std::min<uint64_t>(rates.memoryBytes / 8,
-                                                  uint64_t(768) << 20)))
+  // What does not fit is left out, on all ranks.
+  double memory = std::min(double(rates.memoryBytes) / 8, 768.0 * (1 << 20));
+  if (Error error = bench.smallest(memory))
+    return error;
+  if (Error error = operands.make(bench, uint64_t(memory)))
     return error;
   auto keep = [&](const char *kind, const Sum &sum) -> Error {
     if (sum.seconds <= 0)

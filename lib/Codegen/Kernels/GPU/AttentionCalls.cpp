@@ -18,6 +18,7 @@
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 #include "mpcomm/Dialect/MPRT/IR/AttentionCall.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -29,6 +30,11 @@ public:
   explicit FixedBuffers(SymbolTable &symbols) : symbols(symbols) {
     symbols.getOp()->walk(
         [&](mprt::CallOp call) { calls[call.getCallee()].push_back(call); });
+    symbols.getOp()->walk([&](func::FuncOp function) {
+      for (unsigned i = 0; i < function.getNumArguments(); ++i)
+        if (function.getArgAttr(i, mprt::kUpdateAttr))
+          updated.insert(getArgumentName(function, i));
+    });
   }
 
   /// Whether `buffer` has the same elements in each step.
@@ -39,6 +45,7 @@ private:
 
   SymbolTable &symbols;
   llvm::StringMap<SmallVector<mprt::CallOp>> calls; // by callee
+  llvm::StringSet<> updated; // names of what some function replaces
   llvm::DenseMap<std::pair<Operation *, unsigned>, bool> known;
 };
 
@@ -66,7 +73,7 @@ bool FixedBuffers::containsArgument(func::FuncOp function, unsigned number) {
   bool isFixed;
   if (function.isPublic()) {
     isFixed = getArgumentRole(function, number) == Role::Buffer &&
-              !function.getArgAttr(number, kDonatedAttr);
+              !updated.contains(getArgumentName(function, number));
   } else {
     ArrayRef<mprt::CallOp> callers = calls[function.getSymName()];
     FailureOr<mprt::CalleeSignature> signature =
@@ -78,7 +85,11 @@ bool FixedBuffers::containsArgument(func::FuncOp function, unsigned number) {
         llvm::all_of(
             callers,
             [&](mprt::CallOp call) {
-              return contains(call.getArguments(*signature)[number]);
+              // Each trip of a loop has a part of what is stacked.
+              Value given = call.getArguments(*signature)[number];
+              return !call.isStacked(given,
+                                     function.getArgument(number).getType()) &&
+                     contains(given);
             });
   }
   return known[{function, number}] = isFixed;

@@ -1,5 +1,4 @@
-//===- GPUColumns.cpp - what a kernel asks of one column
-//-------------------===//
+//===- GPUColumns.cpp - what a kernel asks of one column ------------------===//
 //
 // Part of the mpcomm project, under the Apache License v2.0 with LLVM
 // Exceptions.
@@ -28,7 +27,7 @@ namespace mpcomm::kernels {
 
 /// Whether a value of the body of `op` may differ from column to column.
 static bool dependsOnColumn(const KernelModel &model, linalg::LinalgOp op,
-                            Value value) {
+                            Value value, llvm::DenseMap<Value, bool> &known) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     if (argument.getOwner() != op.getBlock())
       return false;
@@ -36,19 +35,29 @@ static bool dependsOnColumn(const KernelModel &model, linalg::LinalgOp op,
     if (auto access = model.accesses.find(operand);
         access != model.accesses.end())
       return model.alongColumn(access->second);
-    auto known = model.results.find(operand->get());
-    return known != model.results.end() &&
-           known->second.kind == ResultKind::Element;
+    auto result = model.results.find(operand->get());
+    return result != model.results.end() &&
+           result->second.kind == ResultKind::Element;
   }
+  if (auto found = known.find(value); found != known.end())
+    return found->second;
   Operation *inner = value.getDefiningOp();
   if (inner->getBlock() != op.getBlock())
     return false;
   if (auto index = dyn_cast<linalg::IndexOp>(inner))
     return model.loops.find(op)->second[index.getDim()] == model.column();
-  return isa<tensor::ExtractOp>(inner) ||
-         llvm::any_of(inner->getOperands(), [&](Value operand) {
-           return dependsOnColumn(model, op, operand);
-         });
+  bool depends = isa<tensor::ExtractOp>(inner) ||
+                 llvm::any_of(inner->getOperands(), [&](Value operand) {
+                   return dependsOnColumn(model, op, operand, known);
+                 });
+  known[value] = depends;
+  return depends;
+}
+
+static bool dependsOnColumn(const KernelModel &model, linalg::LinalgOp op,
+                            Value value) {
+  llvm::DenseMap<Value, bool> known;
+  return dependsOnColumn(model, op, value, known);
 }
 
 /// What `compare` compares the column with, a value of the row; null if it does

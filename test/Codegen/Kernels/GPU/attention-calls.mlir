@@ -41,12 +41,21 @@ func.func @fixed(%q: !x, %o: !x, %l: !l, %m: !m {mpcomm.role = #mpcomm.role<buff
   return
 }
 
-// A mask of the batch, and a buffer that the step replaces.
+// A mask of the batch, a buffer that the step replaces, and what another function
+// reads of it.
 // CHECK-LABEL: func.func @others
 // CHECK-NOT: mprt.attention
 // CHECK: return
-func.func @others(%q: !x, %o: !x, %l: !l, %m: !m {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "m"}, %n: !m {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "n", mpcomm.donated = 0 : i64}) -> (memref<32x32xi1> {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "n"}) {
+func.func @others(%q: !x, %o: !x, %l: !l, %m: !m {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "m"}, %n: !m {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "n", mprt.update}) {
   mprt.attention "attention" scale = 0.25 ins(%q, %q, %q, %m : !x, !x, !x, !m) outs(%o, %l : !x, !l)
   mprt.attention "attention" scale = 0.25 ins(%q, %q, %q, %n : !x, !x, !x, !m) outs(%o, %l : !x, !l)
-  return %n : !m
+  return
+}
+
+// CHECK-LABEL: func.func @evaluate
+// CHECK-NOT: mprt.attention
+// CHECK: return
+func.func @evaluate(%q: !x, %o: !x, %l: !l, %n: !m {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "n"}) {
+  mprt.attention "attention" scale = 0.25 ins(%q, %q, %q, %n : !x, !x, !x, !m) outs(%o, %l : !x, !l)
+  return
 }

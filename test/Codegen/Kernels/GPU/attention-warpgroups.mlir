@@ -48,9 +48,14 @@
 
 // Eight rows are 1,024 bytes from the next eight; the swizzle is one of 128 bytes.
 // PTX: .target sm_90a
-// PTX: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
+// The left operand is a tile, and both are read along rows; or it is in registers,
+// and the right one is read across, or (own rows of a gradient) along rows.
+// PTX: .extern .shared .align 16 .b8 __dynamic_shmem__0[];
+// PTX: setp.ne.b32 adds, {{[01]}}, 0;
+// PTX: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{{[^}]*}}}, %rd{{[0-9]+}}, %rd{{[0-9]+}}, adds, 1, 1, 0, 0;
+// PTX-NEXT: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{{[^}]*}}}, %rd{{[0-9]+}}, %rd{{[0-9]+}}, yes, 1, 1, 0, 0;
 // PTX: wgmma.commit_group.sync.aligned
-// PTX: fence.proxy.async.shared::cta
+// PTX: wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {{{[^}]*}}}, {%r{{[0-9]+}}, %r{{[0-9]+}}, %r{{[0-9]+}}, %r{{[0-9]+}}}, %rd{{[0-9]+}}, adds, 1, 1, 1;
 
 func.func @forward(%q: memref<8x1024x12x64xbf16>, %o: memref<8x1024x12x64xbf16>, %l: memref<8x12x1024xf32>,
     %wide: memref<8x1024x12x128xbf16>, %wideTo: memref<8x1024x12x128xbf16>,

@@ -38,8 +38,10 @@ def execute(command, limit, environment, fails=False):
                                stderr=subprocess.STDOUT, text=True, start_new_session=True)  # fmt: skip
     try:
         text, _ = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
+    except BaseException as error:
         kill(process)
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
         try:
             text, _ = process.communicate(timeout=5)
         except subprocess.TimeoutExpired:  # something in a session of its own still holds the pipe
@@ -86,7 +88,10 @@ class Worker:
             self.process.stdin.write(json.dumps(job) + "\n")
             self.process.stdin.flush()
             while True:
-                line = self.lines.get(timeout=max(0.1, end - time.monotonic()))
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise queue.Empty
+                line = self.lines.get(timeout=left)
                 if line is None:
                     raise RuntimeError("the worker ended: " + "".join(seen)[-2000:])
                 if line.startswith("RESULT "):
@@ -95,7 +100,7 @@ class Worker:
         except queue.Empty:
             self.end()
             raise Late("%s took longer than %.0f s: %s" % (job["job"], limit, "".join(seen)[-1000:]))
-        except (OSError, RuntimeError):
+        except BaseException:
             self.end()
             raise
 
@@ -152,13 +157,17 @@ class Runner:
         _, text = execute(self.peer_command() + [json.dumps(job)], limit, self.peer_environment(), fails=True)
         return result_of(text)
 
-    def inputs(self, name, steps, ranks=1, limit=120):
-        """Files of weights and data, of `steps` batches, which are made where they are missing."""
+    def stem(self, name, steps, ranks=1):
+        """Of the files of inputs, and the file of constants that the program has beside them."""
         model, batch, _ = self.programs[name]
         stem = os.path.join(self.work, "%s-%d-%d" % (model, batch * ranks, steps))
         made = os.path.join(self.folder, name + ".constants")
-        if os.path.exists(made):
-            stem += "-" + name
+        return stem + ("-" + name if os.path.exists(made) else ""), made
+
+    def inputs(self, name, steps, ranks=1, limit=120):
+        """Files of weights and data, of `steps` batches, which are made where they are missing."""
+        model, batch, _ = self.programs[name]
+        stem, made = self.stem(name, steps, ranks)
         with self.lock:
             lock = self.locks.setdefault(stem, threading.Lock())
         with lock:
@@ -167,12 +176,22 @@ class Runner:
                            "constants": made if os.path.exists(made) else ""}, limit)  # fmt: skip
         return stem + ".w", stem + ".d"
 
+    def has_inputs(self, name, steps):
+        return os.path.exists(self.stem(name, steps)[0] + ".d")
+
+    def has_compiled(self):
+        """Whether there is what torch.compile leaves for later processes."""
+        folder = self.peer_environment()["TORCHINDUCTOR_CACHE_DIR"]
+        return os.path.isdir(folder) and bool(os.listdir(folder))
+
     def prepare(self, name, steps, limit):
         return {"files": self.inputs(name, steps, limit=limit)}
 
     def run(self, name, steps, *options, ranks=1, batches=4, environment={}, limit=240, fails=False):
         """The log's lines, or the status if it `fails`, and what the run printed."""
-        weights, data = self.inputs(name, batches, ranks)
+        begin = time.monotonic()
+        weights, data = self.inputs(name, batches, ranks, limit)
+        limit = max(1, limit - (time.monotonic() - begin))
         log = os.path.join(self.work, "%s-%d.jsonl" % (name, threading.get_ident()))
         if os.path.exists(log):
             os.remove(log)

@@ -27,11 +27,11 @@ class Late(Exception):
 
 
 class Cell:
-    def __init__(self, section, name, seconds, answer, limit=None, alone=True, needs=()):
+    def __init__(self, section, name, seconds, answer, limit=None, alone=True, needs=(), leaves=None):
         """`answer(limit)` returns what is kept; `limit` in seconds. `needs`: keys of cells that
-        have to have an answer."""
+        have to have an answer. `leaves()`: whether what it leaves on the machine, for other cells, is there."""
         self.section, self.name, self.seconds, self.answer = section, name, seconds, answer
-        self.limit, self.alone, self.needs = limit or 3 * seconds + 20, alone, needs
+        self.limit, self.alone, self.needs, self.leaves = limit or 3 * seconds + 20, alone, needs, leaves
 
     @property
     def key(self):
@@ -95,6 +95,10 @@ class Schedule:
             self.keep(cell, "failed", begin, error=traceback.format_exc(limit=-4)[-3000:])
 
     def run(self):
+        # What a cell leaves on its machine is not in an answer from another one.
+        for cell in self.cells:
+            if cell.leaves and self.answered(cell.key) and not cell.leaves():
+                del self.results[cell.key]
         todo = [cell for cell in self.cells if not self.answered(cell.key)]
         again = lambda cell: self.results.get(cell.key, {}).get("status") in ("failed", "late")
         todo.sort(key=again)  # stable: first what has not been tried

@@ -139,7 +139,8 @@ def print_attention(answers, variants):
             if found["forward"]:
                 base = next((b for b, ways in variants.items() if any(name == "%s-%s" % (b, way) for way in ways)), None)
                 other = answers["steps/" + base] if base else None
-                change = ", ".join("%s %.2f of %s" % (k, v / attention_of(other)[k], base) for k, v in found.items()) if other else ""
+                than = attention_of(other) if other else {}
+                change = ", ".join("%s %.2f of %s" % (k, v / than[k], base) for k, v in found.items() if v and than.get(k))
                 rows.append([name, found["forward"], found["backward"], change])
     torch = answers["attention"] or {}
     rows += [[key, row["forward"], row["backward"], ""] if isinstance(row, dict) else [key, row, "", ""] for key, row in torch.items()]

@@ -202,6 +202,11 @@ AttentionCode::Carried AttentionCode::overTiles(
   SmallVector<Value> yielded{following, other};
   llvm::append_range(yielded, made);
   scf::YieldOp::create(b, loc, yielded);
+  // Where there was no tile, what came before the first is still on its way.
+  if (ofWarpgroups) {
+    b.setInsertionPointAfter(loop);
+    wait(0);
+  }
   return Carried(loop.getResults().drop_front(2));
 }
 

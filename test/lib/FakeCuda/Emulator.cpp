@@ -64,7 +64,8 @@ struct Thread {
   Exchange exchange = {};
   std::vector<Copy> copies; // those that have not taken place
   uint32_t group = 0;       // the one that copies join
-  bool isFenced = true;     // since the last wait for copies
+  bool hasCopied = false;   // since the last wait for all copies
+  bool isFenced = true;     // since the last wait for some
   std::vector<Product> products;
   const uint32_t *left = nullptr; // of a product, while a warp exchanges it
 };
@@ -262,6 +263,7 @@ void Block::copy(const Copy &what) {
     return suspend(Thread::Ready);
   Copy own = what;
   own.group = current->group;
+  current->hasCopied = true;
   if (random.below(4) == 0)
     own.perform();
   else
@@ -278,7 +280,8 @@ void Block::waitForCopies(uint32_t others) {
   for (const Copy &one : due)
     one.perform();
   copies = rest;
-  current->isFenced = false;
+  current->isFenced &= !current->hasCopied;
+  current->hasCopied &= others != 0;
 }
 
 /// An element of a tile that a descriptor tells of, in its layout with a

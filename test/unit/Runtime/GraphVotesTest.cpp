@@ -124,18 +124,18 @@ TEST(GraphVotes, TellTheDeviceWhatAllRanksWant) {
     theirs.libraries[1] = {7, 0};
     return theirs;
   });
-  for (uint64_t key = 5; key < 25; ++key)
+  for (uint64_t key = 5; key < 85; ++key)
     setup.device->mine.push_back({key, 1});
   // Before the first vote a rank of two decides nothing.
   EXPECT_EQ(setup.calls("00"), "cc");
   EXPECT_TRUE(setup.device->told.empty());
   EXPECT_EQ(setup.calls("0"), "g");
   // As many as there is room for, from both.
-  ASSERT_EQ(setup.device->told.size(), 32u);
-  for (uint64_t i = 0; i < 32; ++i) {
-    uint64_t key = i == 17 ? 7 : 5 + i % 16;
+  ASSERT_EQ(setup.device->told.size(), 128u);
+  for (uint64_t i = 0; i < 128; ++i) {
+    uint64_t key = i == 65 ? 7 : 5 + i % 64;
     EXPECT_EQ(setup.device->told[i].key, key) << i;
-    EXPECT_EQ(setup.device->told[i].wants, i != 17) << i;
+    EXPECT_EQ(setup.device->told[i].wants, i != 65) << i;
   }
 }
 

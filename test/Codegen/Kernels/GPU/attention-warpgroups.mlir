@@ -53,7 +53,7 @@
 // PTX: .extern .shared .align 16 .b8 __dynamic_shmem__0[];
 // PTX: setp.ne.b32 adds, {{[01]}}, 0;
 // PTX: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{{[^}]*}}}, %rd{{[0-9]+}}, %rd{{[0-9]+}}, adds, 1, 1, 0, 0;
-// PTX-NEXT: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{{[^}]*}}}, %rd{{[0-9]+}}, %rd{{[0-9]+}}, yes, 1, 1, 0, 0;
+// PTX-SAME: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{{[^}]*}}}, %rd{{[0-9]+}}, %rd{{[0-9]+}}, yes, 1, 1, 0, 0;
 // PTX: wgmma.commit_group.sync.aligned
 // PTX: wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {{{[^}]*}}}, {%r{{[0-9]+}}, %r{{[0-9]+}}, %r{{[0-9]+}}, %r{{[0-9]+}}}, %rd{{[0-9]+}}, adds, 1, 1, 1;
 

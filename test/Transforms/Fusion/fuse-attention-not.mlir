@@ -424,3 +424,28 @@ func.func @gradient_kept(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x8x3x16xbf16>, %
   %dk = mpcomm.dot_general %ds, %q, batching_dims = [0, 1] x [0, 2], contracting_dims = [2] x [1] : (tensor<2x3x8x8xbf16>, tensor<2x8x3x16xbf16>) -> tensor<2x3x8x16xbf16>
   return %o, %dq, %dk, %dv, %dy : tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>, tensor<2x3x8x8xf32>
 }
+
+// -----
+
+// Rows get zeros by the largest of scores in 16 bits, among which one that is
+// not -inf in 32 may be.
+
+// REMARK: AttentionNotFused{{.*}}Function=zeros_of_rounded{{.*}}the scores have more than one user
+// CHECK-LABEL: func.func @zeros_of_rounded(
+// CHECK: mpcomm.softmax
+func.func @zeros_of_rounded(%q: tensor<2x3x8x16xf16>, %k: tensor<2x3x4x16xf16>, %b: tensor<2x3x8x4xf32>) -> tensor<2x3x8x16xf16> {
+  %inf = arith.constant dense<0xFC00> : tensor<2x3x8xf16>
+  %zero = arith.constant dense<0.0> : tensor<2x3x8x4xf32>
+  %s = mpcomm.dot_general %q, %k, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3] : (tensor<2x3x8x16xf16>, tensor<2x3x4x16xf16>) -> tensor<2x3x8x4xf16>
+  %w = arith.extf %s : tensor<2x3x8x4xf16> to tensor<2x3x8x4xf32>
+  %x = arith.addf %b, %w : tensor<2x3x8x4xf32>
+  %n = arith.truncf %x : tensor<2x3x8x4xf32> to tensor<2x3x8x4xf16>
+  %m = mpcomm.reduce max %n, dims = [3] : (tensor<2x3x8x4xf16>) -> tensor<2x3x8xf16>
+  %c = arith.cmpf oeq, %m, %inf : tensor<2x3x8xf16>
+  %r = mpcomm.broadcast_in_dim %c, dims = [0, 1, 2] : (tensor<2x3x8xi1>) -> tensor<2x3x8x4xi1>
+  %y = mpcomm.softmax %x, dim = 3 : tensor<2x3x8x4xf32>
+  %z = arith.select %r, %zero, %y : tensor<2x3x8x4xi1>, tensor<2x3x8x4xf32>
+  %p = arith.truncf %z : tensor<2x3x8x4xf32> to tensor<2x3x8x4xf16>
+  %o = mpcomm.dot_general %p, %k, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [2] : (tensor<2x3x8x4xf16>, tensor<2x3x4x16xf16>) -> tensor<2x3x8x16xf16>
+  return %o : tensor<2x3x8x16xf16>
+}

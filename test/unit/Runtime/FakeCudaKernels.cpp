@@ -19,6 +19,13 @@
   const int32_t mpemu_operands_##name = operands;                              \
   extern "C" void name(void *const *args)
 
+/// Bytes of shared memory that a kernel declares.
+#define SHARED(name, bytes)                                                    \
+  extern "C" const int32_t mpemu_shared_##name;                                \
+  const int32_t mpemu_shared_##name = bytes;
+
+static constexpr int32_t mostThreads = 1024;
+
 static int32_t thread() { return mpemu_index(0); }
 static int32_t block() { return mpemu_index(1); }
 static int32_t threads() { return mpemu_index(2); }
@@ -48,6 +55,7 @@ KERNEL(scale, 2) {
 }
 
 /// out[block] = the sum of the block's threads' in[i].
+SHARED(block_sum, 32 * sizeof(float))
 KERNEL(block_sum, 2) {
   float sum = element<float>(args[0], globalThread());
   for (uint32_t offset = 16; offset; offset /= 2)
@@ -75,7 +83,9 @@ static void neighbour(void *const *args, bool waits) {
   int32_t other = (thread() + 1) % threads();
   element<int32_t>(args[1], globalThread()) = shared[other];
 }
+SHARED(neighbour, mostThreads * sizeof(int32_t))
 KERNEL(neighbour, 2) { neighbour(args, true); }
+SHARED(racy_neighbour, mostThreads * sizeof(int32_t))
 KERNEL(racy_neighbour, 2) { neighbour(args, false); }
 
 /// The number of the block that came last.

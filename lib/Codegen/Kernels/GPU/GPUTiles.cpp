@@ -28,6 +28,20 @@ namespace mpcomm::kernels {
 
 static constexpr unsigned kGlobal = 1, kShared = 3; // address spaces
 
+SmallVector<Value> valuesOf(ArrayRef<Quad> quads) {
+  SmallVector<Value> values;
+  for (const Quad &quad : quads)
+    llvm::append_range(values, quad);
+  return values;
+}
+
+SmallVector<Quad> quadsOf(ArrayRef<Value> values) {
+  SmallVector<Quad> quads(values.size() / 4);
+  for (auto [i, value] : llvm::enumerate(values))
+    quads[i / 4][i % 4] = value;
+  return quads;
+}
+
 TileCode::TileCode(gpu::GPUFuncOp function, Type element, int64_t threads)
     : function(function), b(function.getBody().front().getTerminator()),
       loc(function.getLoc()), element(element), i32(b.getI32Type()),

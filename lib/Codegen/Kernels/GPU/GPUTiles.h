@@ -35,6 +35,10 @@ namespace mpcomm::kernels {
 /// Values of a thread: of an accumulator, or what ldmatrix gives.
 using Quad = std::array<mlir::Value, 4>;
 
+/// The values of quads, one after the other, and back.
+llvm::SmallVector<mlir::Value> valuesOf(llvm::ArrayRef<Quad> quads);
+llvm::SmallVector<Quad> quadsOf(llvm::ArrayRef<mlir::Value> values);
+
 /// Bytes from one row to the next of a tile of rows of `size` elements of 16
 /// bits, `size` a multiple of 16.
 inline int64_t pitchOf(int64_t size) { return size * 2 + 16; }

@@ -111,25 +111,13 @@ static void emit(TileCode &code, StringRef text, MutableArrayRef<Value> results,
                                          static_cast<int64_t>(i));
 }
 
-static SmallVector<Value> flatten(ArrayRef<Quad> quads) {
-  SmallVector<Value> values;
-  for (const Quad &quad : quads)
-    llvm::append_range(values, quad);
-  return values;
-}
-
-static void assign(MutableArrayRef<Quad> quads, ArrayRef<Value> values) {
-  for (auto [i, value] : llvm::enumerate(values))
-    quads[i / 4][i % 4] = value;
-}
-
 void multiply(TileCode &code, MutableArrayRef<Quad> sums,
               const WarpgroupProduct &product, bool accumulates) {
   auto columns = static_cast<int64_t>(sums.size()) * 8,
        slices = static_cast<int64_t>(product.right.size());
   bool inRegisters = product.tile.empty();
   auto results = static_cast<int64_t>(sums.size()) * 4;
-  SmallVector<Value> operands = flatten(product.left);
+  SmallVector<Value> operands = valuesOf(product.left);
   std::string kinds(operands.size(), 'r');
   for (ArrayRef<Value> tiles : {product.tile, product.right}) {
     llvm::append_range(operands, tiles);
@@ -166,17 +154,17 @@ void multiply(TileCode &code, MutableArrayRef<Quad> sums,
   add("across", product.isAcross);
   add("accumulates", accumulates);
   add("bf16", code.element.isBF16());
-  SmallVector<Value> values = flatten(sums);
+  SmallVector<Value> values = valuesOf(sums);
   emit(code, text, values, accumulates, operands, kinds,
        b.getNamedAttr(kWarpgroupProductAttr, b.getDictionaryAttr(fields)));
-  assign(sums, values);
+  llvm::copy(quadsOf(values), sums.begin());
 }
 
 void waitForProducts(TileCode &code, int64_t others,
                      ArrayRef<MutableArrayRef<Quad>> sums) {
   SmallVector<Value> values;
   for (MutableArrayRef<Quad> some : sums)
-    llvm::append_range(values, flatten(some));
+    llvm::append_range(values, valuesOf(some));
   OpBuilder &b = code.b;
   emit(code,
        ("wgmma.wait_group.sync.aligned " + llvm::Twine(others) + ";").str(),
@@ -185,7 +173,7 @@ void waitForProducts(TileCode &code, int64_t others,
                       b.getI32IntegerAttr(static_cast<int32_t>(others))));
   ArrayRef<Value> rest = values;
   for (MutableArrayRef<Quad> some : sums) {
-    assign(some, rest.take_front(4 * some.size()));
+    llvm::copy(quadsOf(rest.take_front(4 * some.size())), some.begin());
     rest = rest.drop_front(4 * some.size());
   }
 }

@@ -53,10 +53,11 @@ protected:
   int64_t numberBytes() const { return step * code.scratch.numberBytes; }
   /// Begins the copy of the numbers of rows from `first` on.
   void copyNumbers(Value numbers, Value first, Value target);
-  /// Takes numbers of 8 others from there: those that shift S, those that
-  /// differentiate needs, or both, which is as fast without a bias.
-  enum Which { ForShift = 1, ForDifferentiate = 2, Both = 3 };
-  void loadOtherNumbers(int64_t tile, Value from, Which which);
+  /// Takes numbers of `count` times 8 others from there, the first of them 8
+  /// `first`: with a bias where they are needed, since few registers are left;
+  /// without one, at once.
+  enum Which { AtOnce, ForShift, ForDifferentiate };
+  void loadOtherNumbers(int64_t first, int64_t count, Value from, Which which);
   /// Whether to look at the mask in a tile.
   Value partialOf(Value kind, Value tile);
   /// The thread's scores of others `from` to `to` of a tile, of 8 each.
@@ -80,6 +81,8 @@ protected:
   Value firstOwn, ownRow;
 
 private:
+  void loadNumbersOfTile(int64_t tile, Value from, Which which);
+
   unsigned firstResult;
   /// Of two rows: lse' and delta; with a bias l', m and delta.
   using Numbers = std::array<std::array<Value, 2>, 3>;

@@ -131,7 +131,15 @@ void BackwardEmitter::copyNumbers(Value numbers, Value first, Value target) {
   });
 }
 
-void BackwardEmitter::loadOtherNumbers(int64_t tile, Value from, Which which) {
+void BackwardEmitter::loadOtherNumbers(int64_t first, int64_t count, Value from,
+                                       Which which) {
+  if (ofRows || code.hasBias != (which != AtOnce))
+    return;
+  for (int64_t tile = first; tile < first + count; ++tile)
+    loadNumbersOfTile(tile, from, which);
+}
+
+void BackwardEmitter::loadNumbersOfTile(int64_t tile, Value from, Which which) {
   int64_t bytes = code.scratch.numberBytes;
   Value at =
       code.advance(from, code.mul(code.remainder(code.lane, 4), 2), bytes);
@@ -149,10 +157,10 @@ void BackwardEmitter::loadOtherNumbers(int64_t tile, Value from, Which which) {
     return;
   }
   for (int64_t row = 0; row < 2; ++row) {
-    if (which & ForShift)
+    if (which == ForShift)
       take(code.advance(at, row * bytes), 2,
            [&](int64_t i) -> Value & { return numbers[i][row]; });
-    if (which & ForDifferentiate)
+    if (which == ForDifferentiate)
       take(code.advance(at, row * bytes + 8), 1,
            [&](int64_t) -> Value & { return numbers[2][row]; });
   }
@@ -229,9 +237,8 @@ BackwardEmitter::Carried BackwardEmitter::zeros() {
 void BackwardEmitter::finish(ArrayRef<Value> carried) {
   Value scale = code.real(code.op.getScale().convertToDouble());
   for (int64_t result = 0; result < results(); ++result) {
-    SmallVector<Quad> sums(slices * 2);
-    for (int64_t i = 0; i < slices * 8; ++i)
-      sums[i / 4][i % 4] = carried[result * slices * 8 + i];
+    SmallVector<Quad> sums =
+        quadsOf(carried.slice(result * slices * 8, slices * 8));
     Value factor = result == 0 ? scale : code.real(1);
     GPURows target = code.rowsOf(firstResult + (ofRows ? 0 : 1 + result));
     code.storeRows(target, ownRow, sums, {factor, factor});
@@ -270,16 +277,12 @@ void WarpBackward::scores(Value tile, int64_t chunk, Value others,
         code.multiply(sums[n], a, b[2 * n], b[2 * n + 1]);
     }
   };
-  // With a bias where they are needed, since few registers are left.
   auto loadNumbers = [&](Which which) {
-    for (int64_t n = 0; n < 2 && !ofRows; ++n)
-      loadOtherNumbers(chunk / 8 + n, numbersAt, which);
+    loadOtherNumbers(chunk / 8, 2, numbersAt, which);
   };
-  if (!code.hasBias)
-    loadNumbers(Both);
+  loadNumbers(AtOnce);
   multiply(p, first, 0);
-  if (code.hasBias)
-    loadNumbers(ForShift);
+  loadNumbers(ForShift);
   shift(p, tile, chunk / 8);
   SmallVector<Value> exponents =
       llvm::to_vector(llvm::concat<Value>(p[0], p[1]));
@@ -288,8 +291,7 @@ void WarpBackward::scores(Value tile, int64_t chunk, Value others,
                     code.real(-std::numeric_limits<double>::infinity()));
   // After the branch, so that it need not hold both.
   multiply(ds, second, step * pitch);
-  if (code.hasBias)
-    loadNumbers(ForDifferentiate);
+  loadNumbers(ForDifferentiate);
   for (int64_t n = 0; n < 2; ++n) {
     llvm::copy(ArrayRef(exponents).slice(4 * n, 4), p[n].begin());
     exponentiate(p[n]);
@@ -299,9 +301,7 @@ void WarpBackward::scores(Value tile, int64_t chunk, Value others,
 
 BackwardEmitter::Carried WarpBackward::tile(Value tile, Value stage, Value kind,
                                             Carried carried) {
-  SmallVector<Quad> sums(carried.size() / 4);
-  for (auto [i, value] : llvm::enumerate(carried))
-    sums[i / 4][i % 4] = value;
+  SmallVector<Quad> sums = quadsOf(carried);
   Value base = code.advance(shared, stage, 1);
   Value others = code.advance(base, code.laneOfRight(pitch), 1);
   Value across = code.advance(base, code.laneOfLeft(pitch), 1);
@@ -326,10 +326,7 @@ BackwardEmitter::Carried WarpBackward::tile(Value tile, Value stage, Value kind,
       }
     }
   }
-  Carried made;
-  for (const Quad &quad : sums)
-    llvm::append_range(made, quad);
-  return made;
+  return valuesOf(sums);
 }
 
 void WarpBackward::run() {

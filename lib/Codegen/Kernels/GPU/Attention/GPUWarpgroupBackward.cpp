@@ -104,28 +104,22 @@ Value WarpgroupBackward::numbersOf(Value stage) {
 BackwardEmitter::Carried WarpgroupBackward::tile(Value tile, Value stage,
                                                  Value kind,
                                                  const Carried &carried) {
-  SmallVector<Quad> sums(carried.size() / 4);
-  for (auto [i, value] : llvm::enumerate(carried))
-    sums[i / 4][i % 4] = value;
+  SmallVector<Quad> sums = quadsOf(carried);
   Value base = code.advance(stages, stage, 1);
   WarpgroupTile others[] = {
       WarpgroupTile(code, base, step),
       WarpgroupTile(code, code.advance(base, tileBytes), step)};
   Value partial = partialOf(kind, tile);
   Value bits = keptBits(partial, tile);
-  // With a bias where they are needed, since few registers are left.
   auto loadNumbers = [&](Which which) {
-    for (int64_t n = 0; n < step / 8 && !ofRows; ++n)
-      loadOtherNumbers(n, numbersOf(stage), which);
+    loadOtherNumbers(0, step / 8, numbersOf(stage), which);
   };
-  if (!code.hasBias)
-    loadNumbers(Both);
+  loadNumbers(AtOnce);
   SmallVector<Quad> s(step / 8), dp(step / 8);
   beginScores(0, s, others[0]);
   beginScores(1, dp, others[1]);
   waitForProducts(code, 1, {MutableArrayRef<Quad>(s)});
-  if (code.hasBias)
-    loadNumbers(ForShift);
+  loadNumbers(ForShift);
   SmallVector<Value> exponents;
   for (int64_t n = 0; n < step / 8; n += 2) {
     MutableArrayRef<Quad> some = MutableArrayRef<Quad>(s).slice(n, 2);
@@ -144,16 +138,12 @@ BackwardEmitter::Carried WarpgroupBackward::tile(Value tile, Value stage,
   if (!ofRows)
     accumulate(sumsOf(1, sums), s, others[1]);
   waitForProducts(code, ofRows ? 0 : 1, {MutableArrayRef<Quad>(dp)});
-  if (code.hasBias)
-    loadNumbers(ForDifferentiate);
+  loadNumbers(ForDifferentiate);
   for (auto [n, quad] : llvm::enumerate(dp))
     differentiate(quad, s[n], static_cast<int64_t>(n));
   accumulate(sumsOf(0, sums), dp, others[0]);
   waitForProducts(code, 0, {MutableArrayRef<Quad>(sums)});
-  Carried made;
-  for (const Quad &quad : sums)
-    llvm::append_range(made, quad);
-  return made;
+  return valuesOf(sums);
 }
 
 /// Bytes of a block's tiles: own rows, where they stay, two stages, and the

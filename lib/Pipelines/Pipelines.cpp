@@ -10,6 +10,7 @@
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 #include "mpcomm/Analysis/Precision/PrecisionPolicy.h"
+#include "mpcomm/Codegen/Chips.h"
 #include "mpcomm/Codegen/Kernels.h"
 #include "mpcomm/Codegen/Passes.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
@@ -433,15 +434,17 @@ static void addChecked(OpPassManager &passes, std::unique_ptr<Pass> pass,
   passes.addPass(createVerifyShardingsPass(options));
 }
 
-/// Whether all GPUs that are compiled for multiply tiles as kernels of
-/// attention do: sm_80 was the first.
-static bool canFuseAttention(const CompileOptions &options) {
+/// Whether all GPUs that are compiled for have a feature.
+static bool chipsHave(const CompileOptions &options, ChipFeature feature) {
   return options.target == "cuda" &&
-         llvm::none_of(options.chips, [](StringRef chip) {
-           unsigned number = 0;
-           return chip.consume_front("sm_") &&
-                  !chip.consumeInteger(10, number) && number < 80;
-         });
+         haveFeature(SmallVector<std::string>(options.chips.begin(),
+                                              options.chips.end()),
+                     feature);
+}
+
+/// Whether kernels can compute attention.
+static bool canFuseAttention(const CompileOptions &options) {
+  return chipsHave(options, ChipFeature::TileProducts);
 }
 
 void mpcomm::buildGraphPipeline(OpPassManager &passes,
@@ -653,12 +656,18 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   passes.addPass(createExplainCommunicationPass(explain));
 }
 
+/// A copy of so many bytes takes a GPU less time than its launch.
+static constexpr int64_t kCopyKernelBytes = 1 << 20;
+
 void mpcomm::buildLowerPipeline(OpPassManager &passes,
                                 const CompileOptions &options) {
   // Collectives first: their casts and transposes are compute like any other.
   passes.addPass(createConvertMPCommToMPRTPass());
   ConvertMPCommToLinalgPassOptions linalg;
   linalg.device = canFuseAttention(options) ? "cuda" : "host";
+  // Tensor cores add up 8 bits in less than f32.
+  linalg.multiplyF8 = options.numerics != Numerics::Exact &&
+                      chipsHave(options, ChipFeature::F8Products);
   if (options.target == "cuda" && options.numerics != Numerics::Exact)
     linalg.rowsAtATime = kRowsAtATimeOnGPU;
   passes.addPass(createConvertMPCommToLinalgPass(linalg));
@@ -671,7 +680,10 @@ void mpcomm::buildLowerPipeline(OpPassManager &passes,
   passes.addPass(createBufferizeStepPass());
   passes.addPass(createPlanMemoryPass());
   // After the plan, which may copy into and out of buckets.
-  addProved(passes, createConvertLinalgToMPRTPass());
+  ConvertLinalgToMPRTPassOptions calls;
+  if (options.target == "cuda")
+    calls.copyKernelBytes = kCopyKernelBytes;
+  addProved(passes, createConvertLinalgToMPRTPass(calls));
   passes.addPass(createVerifyRuntimeProgramsPass());
 }
 
@@ -680,10 +692,7 @@ void mpcomm::buildCUDAPipeline(OpPassManager &passes,
   if (options.numerics != Numerics::Exact)
     passes.addPass(createFormEpiloguesPass());
   GenerateGPUKernelsPassOptions kernels;
-  kernels.warpgroups =
-      !options.chips.empty() && llvm::all_of(options.chips, [](StringRef chip) {
-        return chip == "sm_90a";
-      });
+  kernels.warpgroups = chipsHave(options, ChipFeature::WarpgroupProducts);
   passes.addPass(createGenerateGPUKernelsPass(kernels));
   passes.addPass(createBatchLaunchesPass());
   ConvertMPRTToLLVMPassOptions llvmOptions;

@@ -23,7 +23,10 @@ Error mprt::check(const mprt_gemm_desc &d) {
               (d.type_a == MPRT_F32 || d.type_a == MPRT_F64);
   bool half = same && isHalf(d.type_a) &&
               (d.type_c == MPRT_F32 || d.type_c == d.type_a);
-  if (!full && !half)
+  bool eight = isF8(d.type_a) && isF8(d.type_b) &&
+               (d.type_a == MPRT_F8E4M3 || d.type_b == MPRT_F8E4M3) &&
+               (d.type_c == MPRT_F32 || isHalf(d.type_c));
+  if (!full && !half && !eight)
     return makeError(MPRT_UNSUPPORTED, "no product of ",
                      nameOf(mprt_dtype(d.type_a)), " and ",
                      nameOf(mprt_dtype(d.type_b)), " into ",

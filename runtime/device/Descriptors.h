@@ -23,6 +23,10 @@ inline bool isHalf(uint8_t type) {
   return type == MPRT_F16 || type == MPRT_BF16;
 }
 
+inline bool isF8(uint8_t type) {
+  return type == MPRT_F8E4M3 || type == MPRT_F8E5M2;
+}
+
 /// MPRT_INVALID_ARGUMENT where the descriptor contradicts itself,
 /// MPRT_UNSUPPORTED for types that mprt_gemm_desc does not list.
 Error check(const mprt_gemm_desc &desc);

@@ -100,6 +100,16 @@ float mprt::f16ToFloat(uint16_t bits) {
                               (fraction << 13));
 }
 
+float mprt::f8E4M3ToFloat(uint8_t bits) {
+  uint32_t sign = uint32_t(bits & 0x80u) << 24;
+  uint32_t magnitude = bits & 0x7fu;
+  if (magnitude == 0x7f)
+    return std::bit_cast<float>(sign | 0x7fc00000u);
+  // As an f16 the bits are 2^-8 times what they say, subnormals too.
+  float value = f16ToFloat(uint16_t(magnitude << 7)) * 256;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
+}
+
 uint16_t mprt::floatToF16(float value) {
   uint32_t bits = std::bit_cast<uint32_t>(value);
   auto sign = uint16_t((bits >> 16) & 0x8000u);
@@ -129,6 +139,10 @@ double mprt::loadFloat(mprt_dtype type, const void *data, size_t index) {
     return f16ToFloat(load<uint16_t>(data, index));
   case MPRT_BF16:
     return bf16ToFloat(load<uint16_t>(data, index));
+  case MPRT_F8E4M3:
+    return f8E4M3ToFloat(load<uint8_t>(data, index));
+  case MPRT_F8E5M2:
+    return f8E5M2ToFloat(load<uint8_t>(data, index));
   default:
     return static_cast<double>(loadInteger(type, data, index));
   }

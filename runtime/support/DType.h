@@ -58,6 +58,13 @@ inline uint16_t floatToBf16(float value) {
 }
 
 float f16ToFloat(uint16_t bits);
+/// E4M3 has no infinities; all ones but the sign is NaN. Exact, as all floats
+/// of 8 bits are f32.
+float f8E4M3ToFloat(uint8_t bits);
+/// E5M2 is the upper half of an f16.
+inline float f8E5M2ToFloat(uint8_t bits) {
+  return f16ToFloat(uint16_t(bits << 8));
+}
 uint16_t floatToF16(float value);
 
 /// Element `index` of a dense array that need not be aligned. Floats and

@@ -79,6 +79,10 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
     - `gather` becomes a generic with `tensor.extract`; `gather_grad` and
       `scatter` become `mprt.scatter`. Sums and products of 16-bit values are in
       f32.
+    - With `multiply-f8`, a contraction whose operands are both widened from
+      8-bit floats reads the 8 bits, if sizes and strides are multiples of 16
+      and not both are f8E5M2. An operand that does not lie along what is summed
+      is transposed first. Sums then have the precision of tensor cores.
     - Convolutions, pooling and their gradients become
       `mprt.convolution` and `mprt.pool`; batch
       norms become generics over [outer, features, inner], or [outer, features]
@@ -112,7 +116,10 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
            "Device whose kernels implement ops outside of linalg: host or cuda">,
     Option<"rowsAtATime", "rows-at-a-time", "int64_t", "1",
            "Rows that kernels sum in parallel, at least; sums over more than "
-           "4096 rows in sequence are in f64">
+           "4096 rows in sequence are in f64">,
+    Option<"multiplyF8", "multiply-f8", "bool", "false",
+           "Products of two tensors widened from 8 bits read the 8 bits, as "
+           "GPUs from sm_89 on can multiply them">
   ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
@@ -131,7 +138,9 @@ def ConvertLinalgToMPRTPass
     contraction becomes `mprt.gemm`, one per block of batch dimensions that four
     strided ones cannot describe. A copy or fill of contiguous buffers becomes
     `mprt.copy` or `mprt.zero`; any other copy becomes a kernel and its launch.
-    A contraction whose operands have no unit stride is an error at the op.
+    With `copy-kernel-bytes`, so does one of few bytes, which is then launched
+    together with others. A contraction whose operands have no unit stride is an
+    error at the op.
 
     Numerics: reassociating (the library orders the sums of a contraction).
 
@@ -147,6 +156,10 @@ def ConvertLinalgToMPRTPass
 
     Counts: nothing.
   }];
+  let options = [
+    Option<"copyKernelBytes", "copy-kernel-bytes", "int64_t", "0",
+           "Copies of at most so many bytes become kernels">
+  ];
   let dependentDialects = ["::mpcomm::mprt::MPRTDialect",
                            "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];

@@ -141,7 +141,13 @@ typedef struct {
  * strides of a matrix must be 1 (for C: strides_c[1]). Batch dimension d has
  * size batch[d] and its own stride in each operand (0 broadcasts; never in C).
  * Types: all three f32 or all f64; or A and B bf16 or f16, and C f32 or the
- * same type. Sums are computed in f32 (f64 for f64). */
+ * same type; or A and B f8e4m3, one of them perhaps f8e5m2, and C f32, bf16 or
+ * f16. Sums are computed in f32 (f64 for f64; of 8 bits on a GPU in what its
+ * tensor cores have, which is less).
+ *
+ * GPUs multiply 8 bits from compute capability 8.9 on, and only if strides_a[1]
+ * and strides_b[0] are 1, sizes and other strides of A and B are multiples of
+ * 16, and those of C are multiples of 16 bytes. */
 typedef struct {
   uint32_t id;
   uint8_t type_a, type_b, type_c; /* mprt_dtype */

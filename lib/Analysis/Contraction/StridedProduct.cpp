@@ -50,8 +50,11 @@ static void addStrides(ArrayRef<int64_t> loops, ArrayRef<int64_t> strides,
 static constexpr int64_t ContractionDim::*kOperands[] = {
     &ContractionDim::a, &ContractionDim::b, &ContractionDim::c};
 
-bool mpcomm::isStridedProduct(ArrayRef<int64_t> sizes, ArrayRef<int64_t> a,
-                              ArrayRef<int64_t> b, ArrayRef<int64_t> c) {
+/// The dimensions of row-major tensors.
+static SmallVector<ContractionDim> getDims(ArrayRef<int64_t> sizes,
+                                           ArrayRef<int64_t> a,
+                                           ArrayRef<int64_t> b,
+                                           ArrayRef<int64_t> c) {
   SmallVector<ContractionDim> dims(sizes.size());
   for (auto [dim, size] : llvm::zip_equal(dims, sizes))
     dim.size = size;
@@ -61,8 +64,27 @@ bool mpcomm::isStridedProduct(ArrayRef<int64_t> sizes, ArrayRef<int64_t> a,
         llvm::map_to_vector(loops, [&](int64_t loop) { return sizes[loop]; });
     addStrides(loops, computeStrides(shape), field, dims);
   }
-  std::optional<int64_t> count = countProducts(dims);
+  return dims;
+}
+
+bool mpcomm::isStridedProduct(ArrayRef<int64_t> sizes, ArrayRef<int64_t> a,
+                              ArrayRef<int64_t> b, ArrayRef<int64_t> c) {
+  std::optional<int64_t> count = countProducts(getDims(sizes, a, b, c));
   return count && *count <= 1;
+}
+
+std::optional<StridedGemm> mpcomm::getStridedProduct(ArrayRef<int64_t> sizes,
+                                                     ArrayRef<int64_t> a,
+                                                     ArrayRef<int64_t> b,
+                                                     ArrayRef<int64_t> c) {
+  SmallVector<StridedGemm, 0> products;
+  std::string reason;
+  if (llvm::is_contained(sizes, 0) ||
+      !planContraction(getDims(sizes, a, b, c), /*accumulate=*/false, products,
+                       reason) ||
+      products.size() != 1)
+    return std::nullopt;
+  return products.front();
 }
 
 LogicalResult mpcomm::getContractionDims(linalg::LinalgOp op,

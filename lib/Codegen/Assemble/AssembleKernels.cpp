@@ -16,6 +16,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "mpcomm/Codegen/Chips.h"
 #include "mpcomm/Codegen/Passes.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 #include "llvm/IR/LLVMContext.h"

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Assemble/GPUCode.h"
+#include "mpcomm/Codegen/Chips.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -52,19 +53,6 @@ namespace mpcomm {
 static Error makeError(const Twine &message) {
   return createStringError(inconvertibleErrorCode(), message);
 }
-
-std::optional<unsigned> parseChip(StringRef name) {
-  unsigned number;
-  // Of names of code that runs on one chip alone this one is known.
-  if (isForOneChip(name))
-    name = name.drop_back();
-  if (!name.consume_front("sm_") || name.getAsInteger(10, number) ||
-      number < 75 || number > 999)
-    return std::nullopt;
-  return number;
-}
-
-bool isForOneChip(StringRef name) { return name == "sm_90a"; }
 
 static void initializeTarget() {
   static std::once_flag once;
@@ -233,12 +221,12 @@ static bool needsSM90a(const Module &module) {
 }
 
 Expected<std::string> translateToPTX(Module &module, StringRef chip) {
-  if (chip != "sm_90a" && needsSM90a(module))
+  std::string chips[] = {chip.str()};
+  if (!haveFeature(chips, ChipFeature::WarpgroupProducts) && needsSM90a(module))
     return makeError("kernels of attention that multiply by warpgroups need "
                      "sm_90a, got '" +
                      chip + "'");
-  if (std::optional<unsigned> number = parseChip(chip);
-      number && *number < 80 && needsSM80(module))
+  if (!haveFeature(chips, ChipFeature::TileProducts) && needsSM80(module))
     return makeError("kernels of attention need sm_80 or later, got '" + chip +
                      "'");
   initializeTarget();

@@ -27,13 +27,6 @@ class Module;
 
 namespace mpcomm {
 
-/// The number of a chip's name, 90 for "sm_90" and "sm_90a"; none where it is
-/// no such name, or of a chip before sm_75.
-std::optional<unsigned> parseChip(llvm::StringRef name);
-
-/// Whether code for a chip of this name, "sm_90a", runs on no later one.
-bool isForOneChip(llvm::StringRef name);
-
 /// Optimises `module` for `chip` and translates it to PTX. An error names what
 /// the module lacks: a function that no GPU has.
 llvm::Expected<std::string> translateToPTX(llvm::Module &module,

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "FormKernels/CloneWidenings.h"
+#include "FormKernels/HoistScalars.h"
 #include "FormKernels/KernelLibrary.h"
 #include "FormKernels/KernelName.h"
 #include "FormKernels/Outline.h"
@@ -262,6 +263,7 @@ void FormKernels::runOnOperation() {
         blocks.insert(op->getBlock());
     });
     for (Block *block : blocks) {
+      hoistScalars(*block);
       cloneWidenings(*block);
       FailureOr<BlockNests> nests = BlockNests::read(*block);
       if (failed(nests) ||

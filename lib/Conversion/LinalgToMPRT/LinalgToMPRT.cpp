@@ -29,8 +29,9 @@ namespace {
 
 class Lowering {
 public:
-  explicit Lowering(ModuleOp module)
-      : module(module), symbols(module), rewriter(module.getContext()) {}
+  Lowering(ModuleOp module, int64_t copyKernelBytes)
+      : module(module), symbols(module), rewriter(module.getContext()),
+        copyKernelBytes(copyKernelBytes) {}
   LogicalResult run();
 
 private:
@@ -43,6 +44,7 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   IRRewriter rewriter;
+  int64_t copyKernelBytes;
   llvm::DenseMap<Attribute, func::FuncOp> kernels;
 };
 
@@ -195,7 +197,8 @@ LogicalResult Lowering::lowerCopy(Operation *op, Value source, Value target) {
     rewriter.eraseOp(op);
     return success();
   }
-  if (mprt::isContiguous(from) && mprt::isContiguous(to)) {
+  bool isFew = mpcomm::detail::countBytes(from) <= copyKernelBytes;
+  if (!isFew && mprt::isContiguous(from) && mprt::isContiguous(to)) {
     rewriter.replaceOpWithNewOp<mprt::CopyOp>(op, source, target);
     return success();
   }
@@ -236,8 +239,10 @@ namespace {
 
 struct ConvertLinalgToMPRT
     : public mpcomm::impl::ConvertLinalgToMPRTPassBase<ConvertLinalgToMPRT> {
+  using ConvertLinalgToMPRTPassBase::ConvertLinalgToMPRTPassBase;
+
   void runOnOperation() override {
-    if (failed(Lowering(getOperation()).run()))
+    if (failed(Lowering(getOperation(), copyKernelBytes).run()))
       signalPassFailure();
   }
 };

@@ -39,15 +39,6 @@ static AffineMap getMap(Builder &builder, size_t numLoops,
   return AffineMap::get(numLoops, 0, exprs, builder.getContext());
 }
 
-/// Puts the dimensions of `value` in the order of their loops.
-static Value sortByLoop(OpBuilder &builder, Location loc, Value value,
-                        SmallVector<int64_t> &loops) {
-  auto order = llvm::to_vector(llvm::seq<int64_t>(0, loops.size()));
-  llvm::sort(order, [&](int64_t a, int64_t b) { return loops[a] < loops[b]; });
-  llvm::sort(loops);
-  return transposeTensor(builder, markOrigin(loc, "transpose"), value, order);
-}
-
 LogicalResult
 LowerDotGeneral::matchAndRewrite(DotGeneralOp op,
                                  PatternRewriter &rewriter) const {

@@ -112,6 +112,14 @@ Value mpcomm::transposeTensor(OpBuilder &builder, Location loc, Value value,
       ->getResult(0);
 }
 
+Value mpcomm::sortByLoop(OpBuilder &builder, Location loc, Value value,
+                         SmallVector<int64_t> &loops) {
+  auto order = llvm::to_vector(llvm::seq<int64_t>(0, loops.size()));
+  llvm::sort(order, [&](int64_t a, int64_t b) { return loops[a] < loops[b]; });
+  llvm::sort(loops);
+  return transposeTensor(builder, markOrigin(loc, "transpose"), value, order);
+}
+
 Value mpcomm::makeFilled(OpBuilder &builder, Location loc,
                          ArrayRef<int64_t> shape, TypedAttr value) {
   Value init = tensor::EmptyOp::create(builder, loc, shape, value.getType());

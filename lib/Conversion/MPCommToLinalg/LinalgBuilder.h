@@ -52,6 +52,11 @@ mlir::Value reshapeTensor(mlir::OpBuilder &builder, mlir::Location loc,
 mlir::Value transposeTensor(mlir::OpBuilder &builder, mlir::Location loc,
                             mlir::Value value, llvm::ArrayRef<int64_t> dims);
 
+/// Puts the dimensions of `value` in the order of their loops, which are
+/// sorted.
+mlir::Value sortByLoop(mlir::OpBuilder &builder, mlir::Location loc,
+                       mlir::Value value, llvm::SmallVector<int64_t> &loops);
+
 /// A tensor filled with a constant.
 mlir::Value makeFilled(mlir::OpBuilder &builder, mlir::Location loc,
                        llvm::ArrayRef<int64_t> shape, mlir::TypedAttr value);

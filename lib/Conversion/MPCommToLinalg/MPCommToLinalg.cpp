@@ -160,6 +160,9 @@ struct ConvertMPCommToLinalg
   void runOnOperation() override {
     if (failed(lowerAndFold(getOperation(), lower, fold)))
       return signalPassFailure();
+    // After folds, which would take the transposes back.
+    if (multiplyF8)
+      readNarrowOperands(getOperation());
   }
 
   FrozenRewritePatternSet lower, fold;

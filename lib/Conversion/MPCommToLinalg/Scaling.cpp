@@ -319,19 +319,23 @@ LowerUpdateFp8Scale::matchAndRewrite(UpdateFp8ScaleOp op,
                                  s.constant(INFINITY));
   };
   LinalgBuilder scalar(rewriter, loc, {});
-  Value amax = scalar.map({scalar.full(op.getAmax())}, f32,
-                          [&](B &b, Values v) -> Value {
-                            Scalars s{b, f32};
-                            return arith::SelectOp::create(
-                                b, isFinite(s, v[0]), v[0], s.constant(0.0));
-                          });
-  SmallVector<Value> parts{reshapeTensor(rewriter, loc, amax, {1})};
-  if (length > 1)
-    parts.push_back(
-        SliceOp::create(rewriter, loc, op.getHistory(), ArrayRef<int64_t>{0},
-                        ArrayRef<int64_t>{length - 1}, ArrayRef<int64_t>{1}));
-  Value history = ConcatenateOp::create(rewriter, loc, parts, /*dim=*/0);
   LinalgBuilder linalg(rewriter, loc, {length});
+  // All in one kernel: the history moves on by one.
+  Value history = linalg.map(
+      {linalg.scalar(op.getAmax())}, f32, [&](B &b, Values v) -> Value {
+        Scalars s{b, f32};
+        Value newest = arith::SelectOp::create(b, isFinite(s, v[0]), v[0],
+                                               s.constant(0.0));
+        Value index = linalg::IndexOp::create(b, 0);
+        Value zero = arith::ConstantIndexOp::create(b, 0),
+              one = arith::ConstantIndexOp::create(b, 1);
+        Value before = arith::MaxSIOp::create(
+            b, arith::SubIOp::create(b, index, one), zero);
+        Value older = tensor::ExtractOp::create(b, op.getHistory(), before);
+        Value isFirst =
+            arith::CmpIOp::create(b, arith::CmpIPredicate::eq, index, zero);
+        return arith::SelectOp::create(b, isFirst, newest, older);
+      });
   Value greatest = linalg.reduce(Reduction::Max, {linalg.full(history)}, {true},
                                  f32, [](B &, Values v) { return v[0]; });
   double top =
@@ -357,5 +361,6 @@ LowerUpdateFp8Scale::matchAndRewrite(UpdateFp8ScaleOp op,
 
 void mpcomm::populateScalingToLinalgPatterns(RewritePatternSet &patterns) {
   patterns.add<LowerGradient, LowerUnscale, LowerSquaredNorm, LowerClip,
-               LowerUpdateLossScale, LowerUpdateFp8Scale>(patterns.getContext());
+               LowerUpdateLossScale, LowerUpdateFp8Scale>(
+      patterns.getContext());
 }

@@ -74,24 +74,6 @@ static double getLargest(FloatType format) {
 // What products read
 //===----------------------------------------------------------------------===//
 
-/// The tensor whose elements `value` has in another order or type, and the
-/// movements from it to `value`, the last first. Of a movement that is repeated
-/// for the backward pass, that of the forward pass.
-Value Fp8Rewriter::getRoot(Value value,
-                           SmallVectorImpl<Operation *> &path) const {
-  while (Operation *op = value.getDefiningOp()) {
-    bool isOwnCast =
-        isa<arith::ExtFOp, arith::TruncFOp>(op) && !graph.contains(value);
-    auto move = dyn_cast<MovementOpInterface>(op);
-    if (move && move.isOneToOne())
-      path.push_back(op);
-    else if (!isOwnCast)
-      break;
-    value = op->getOperand(0);
-  }
-  return graph.getOriginal(value);
-}
-
 /// Whether the backward pass makes it.
 bool Fp8Rewriter::isGradient(Value root) const {
   Operation *maker = root.getDefiningOp();
@@ -162,7 +144,8 @@ FailureOr<Fp8Rewriter::Stored *> Fp8Rewriter::getStored(Value root,
 FailureOr<Value> Fp8Rewriter::read(OpOperand &use, Type element) {
   Operation *product = use.getOwner();
   SmallVector<Operation *> path;
-  FailureOr<Stored *> found = getStored(getRoot(use.get(), path), product);
+  FailureOr<Stored *> found =
+      getStored(graph.getRoot(use.get(), path), product);
   if (failed(found))
     return failure();
   B b(product->getLoc(), product);

@@ -47,8 +47,6 @@ private:
     llvm::SmallDenseMap<mlir::Type, mlir::Value> wide[2];
   };
 
-  mlir::Value getRoot(mlir::Value value,
-                      llvm::SmallVectorImpl<mlir::Operation *> &path) const;
   bool isGradient(mlir::Value root) const;
   mlir::FailureOr<Stored *> getStored(mlir::Value root, mlir::Operation *first);
   mlir::Value chooseScale(mlir::ImplicitLocOpBuilder &builder, mlir::Value amax,

@@ -274,6 +274,58 @@ void PrecisionGraph::keepParametersWide() {
   }
 }
 
+Value PrecisionGraph::getRoot(Value value,
+                              SmallVectorImpl<Operation *> &path) const {
+  while (Operation *op = value.getDefiningOp()) {
+    bool isOwnCast =
+        isa<arith::ExtFOp, arith::TruncFOp>(op) && !contains(value);
+    auto move = dyn_cast<MovementOpInterface>(op);
+    if (move && move.isOneToOne())
+      path.push_back(op);
+    else if (!isOwnCast)
+      break;
+    value = op->getOperand(0);
+  }
+  return getOriginal(value);
+}
+
+/// Products of the forward pass that multiply by weights, which are made of
+/// parameters and constants alone, and those of the backward pass that read
+/// what these read. Products of two activations, as attention's, stay in the
+/// narrow type.
+void PrecisionGraph::findQuantized() {
+  llvm::DenseSet<Value> weights, read;
+  for (BlockArgument argument : body.getArguments())
+    if (getArgumentRole(function, argument.getArgNumber()) == Role::Parameter)
+      weights.insert(argument);
+  auto getRoots = [&](Operation *op) {
+    SmallVector<Operation *> path;
+    return llvm::map_to_vector(
+        op->getOperands(), [&](Value value) { return getRoot(value, path); });
+  };
+  for (Operation &op : body) {
+    bool isOfWeights = isMemoryEffectFree(&op);
+    forEachRead(&op, [&](OpOperand &use) {
+      isOfWeights &= weights.contains(use.get());
+    });
+    if (isOfWeights)
+      weights.insert_range(op.getResults());
+    if (classes.lookup(&op) != CastClass::Narrow || !isBilinear(&op) ||
+        !llvm::all_of(op.getOperands(), isSubject))
+      continue;
+    SmallVector<Value> roots = getRoots(&op);
+    auto isIn = [&](const llvm::DenseSet<Value> &set) {
+      return llvm::any_of(roots,
+                          [&](Value root) { return set.contains(root); });
+    };
+    if (!isIn(isForward(&op) ? weights : read))
+      continue;
+    quantized.insert(&op);
+    if (isForward(&op))
+      read.insert_range(roots);
+  }
+}
+
 LogicalResult PrecisionGraph::findClasses() {
   for (Operation &op : body) {
     bool isOwn;
@@ -286,10 +338,7 @@ LogicalResult PrecisionGraph::findClasses() {
   }
   keepParametersWide();
   if (precision.fp8)
-    for (auto &[op, precisionClass] : classes)
-      if (precisionClass == CastClass::Narrow && isBilinear(op) &&
-          llvm::all_of(op->getOperands(), isSubject))
-        quantized.insert(op);
+    findQuantized();
   llvm::erase_if(products, [&](Operation *op) {
     return classes.lookup(op) != CastClass::Narrow;
   });

@@ -90,6 +90,11 @@ public:
   /// Whether `op` is a product that reads both operands from 8 bits, which are
   /// made of a value of either type.
   bool isQuantized(mlir::Operation *op) const { return quantized.contains(op); }
+  /// The tensor whose elements `value` has in another order or type, and the
+  /// movements from it to `value`, the last first. Of a movement that is
+  /// repeated for the backward pass, that of the forward pass.
+  mlir::Value getRoot(mlir::Value value,
+                      llvm::SmallVectorImpl<mlir::Operation *> &path) const;
   /// Whether an op of a function that the step calls is a product that the
   /// policy, or the op itself, has in lower precision.
   bool isNarrowProduct(mlir::Operation *op);
@@ -99,6 +104,7 @@ private:
   mlir::LogicalResult findClasses();
   mlir::FailureOr<CastClass> getClass(mlir::Operation *op, bool &isOwn);
   void keepParametersWide();
+  void findQuantized();
   void repeatMovements();
   bool isSaved(mlir::Value value) const;
   bool readsStore(mlir::OpOperand &use) const;

@@ -57,6 +57,10 @@ int mprt::cuda::libraryType(uint8_t type) {
     return CUDA_R_16F;
   case MPRT_BF16:
     return CUDA_R_16BF;
+  case MPRT_F8E4M3:
+    return CUDA_R_8F_E4M3;
+  case MPRT_F8E5M2:
+    return CUDA_R_8F_E5M2;
   default:
     return CUDA_R_32F;
   }

@@ -222,6 +222,7 @@ static ChoiceKey keyOf(const CudaGemmPlan &plan, const mprt_gemm_desc &desc,
   ChoiceKey key = {int64_t(reinterpret_cast<uintptr_t>(context)),
                    computeTypeOf(desc),
                    desc.type_a,
+                   desc.type_b,
                    desc.type_c,
                    desc.accumulate,
                    p.m,
@@ -294,7 +295,8 @@ static Expected<std::vector<Choice>> listCandidates(const CublasLt &lt,
         found[i].workspaceBytes <= workspace)
       candidates.push_back({found[i].algorithm, found[i].workspaceBytes});
   if (candidates.empty())
-    return Error(MPRT_UNSUPPORTED, "cuBLASLt has no algorithm for it");
+    return Error(MPRT_UNSUPPORTED,
+                 "cuBLASLt has no algorithm for it on this GPU");
   return candidates;
 }
 

@@ -97,16 +97,33 @@ static float widen(uint8_t type, uint16_t bits) {
   return type == MPRT_F16 ? f16ToFloat(bits) : bf16ToFloat(bits);
 }
 
-/// A matrix of `rows` by `columns` as dense rows of floats.
-static void widenMatrix(uint8_t type, const uint16_t *from, int64_t rows,
-                        int64_t columns, const int64_t strides[2], float *to) {
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j)
-      *to++ = widen(type, from[i * strides[0] + j * strides[1]]);
+/// A matrix of `rows` by `columns`, from element `first` on, as dense rows of
+/// floats.
+static void widenMatrix(uint8_t type, const void *from, int64_t first,
+                        int64_t rows, int64_t columns, const int64_t strides[2],
+                        float *to) {
+  auto convert = [&](const auto *elements, auto &&widenOne) {
+    elements += first;
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        *to++ = widenOne(elements[i * strides[0] + j * strides[1]]);
+  };
+  if (type == MPRT_F8E4M3)
+    convert(static_cast<const uint8_t *>(from), f8E4M3ToFloat);
+  else if (type == MPRT_F8E5M2)
+    convert(static_cast<const uint8_t *>(from), f8E5M2ToFloat);
+  else
+    convert(static_cast<const uint16_t *>(from),
+            [&](uint16_t bits) { return widen(type, bits); });
 }
 
-Error Gemm::runConverted(const mprt_gemm_desc &desc, const uint16_t *a,
-                         const uint16_t *b, void *c) {
+/// Whether operands are widened to floats first, where no library takes them.
+static bool isConverted(const mprt_gemm_desc &desc) {
+  return isHalf(desc.type_a) || isF8(desc.type_a);
+}
+
+Error Gemm::runConverted(const mprt_gemm_desc &desc, const void *a,
+                         const void *b, void *c) {
   size_t sizes[3] = {size_t(desc.m * desc.k), size_t(desc.k * desc.n),
                      size_t(desc.m * desc.n)};
   for (int i = 0; i < 3; ++i)
@@ -120,9 +137,9 @@ Error Gemm::runConverted(const mprt_gemm_desc &desc, const uint16_t *a,
   one.strides_c[0] = desc.n, one.strides_c[1] = 1;
   BatchWalk walk(desc);
   do {
-    widenMatrix(desc.type_a, a + walk.a, desc.m, desc.k, desc.strides_a,
+    widenMatrix(desc.type_a, a, walk.a, desc.m, desc.k, desc.strides_a,
                 widened[0].data());
-    widenMatrix(desc.type_b, b + walk.b, desc.k, desc.n, desc.strides_b,
+    widenMatrix(desc.type_b, b, walk.b, desc.k, desc.n, desc.strides_b,
                 widened[1].data());
     if (Error error =
             run(one, widened[0].data(), widened[1].data(), widened[2].data()))
@@ -164,9 +181,8 @@ Error Gemm::run(const mprt_gemm_desc &desc, const void *a, const void *b,
     if (error || way)
       return error;
   }
-  if (isHalf(desc.type_a))
-    return runConverted(desc, static_cast<const uint16_t *>(a),
-                        static_cast<const uint16_t *>(b), c);
+  if (isConverted(desc))
+    return runConverted(desc, a, b, c);
   if (!workspace)
     workspace.reset(std::aligned_alloc(64, builtinWorkspaceBytes));
   if (!workspace)
@@ -188,5 +204,5 @@ Expected<const char *> Gemm::describePlan(const mprt_gemm_desc &desc) {
     if (way)
       return way;
   }
-  return isHalf(desc.type_a) ? "converted" : "built-in";
+  return isConverted(desc) ? "converted" : "built-in";
 }

@@ -486,6 +486,20 @@ def many_values(rng, name):
     return Program(kernel, [columns_of, everything], {}, set())
 
 
+def copy(rng, name):
+    """A copy in another order of dimensions, by which kernels transpose tiles."""
+    maker = Maker(rng, name)
+    sizes = [rng.choice(SMALL + [63, 64, 65, 80, 128, 192, 1000]) for _ in range(rng.randint(2, 4))]
+    while np.prod(sizes) > 150000:
+        sizes[sizes.index(max(sizes))] //= 2
+    maker.sizes, order = sizes, list(range(len(sizes)))
+    rng.shuffle(order)
+    dtype = rng.choice(["f8E4M3FN", "f8E5M2", "bf16", "f16", "f32", "i8", "i32", "i1", "f64"])
+    source, target = maker.input(order, dtype), maker.output(range(len(sizes)), dtype)
+    made = maker.generic("p" * len(sizes), [(source, order)], target, range(len(sizes)), ["yield {0} : %s" % dtype])
+    return Program(maker.k, [made], {}, set())
+
+
 class Targets(Program):
     """What a loss does with a target a row, of integers: the greatest element, that of the target's
     column, and in place of the elements twice them without one at the target; nothing in rows to
@@ -681,7 +695,7 @@ def main():
     def some(make, name, share):
         return [make(random.Random("%s %s %d" % (name, SEED, n)), "%s%d" % (name, n)) for n in numbers if n % share == 0]
 
-    kinds = [some(lambda rng, name: Maker(rng, name).make(), "k", 1), some(many_values, "m", 16), some(Scatter, "s", 2), some(Pool, "p", 2), some(Targets, "t", 2)]
+    kinds = [some(lambda rng, name: Maker(rng, name).make(), "k", 1), some(copy, "c", 2), some(many_values, "m", 16), some(Scatter, "s", 2), some(Pool, "p", 2), some(Targets, "t", 2)]
     failures = sum(check(emulator, driver, kind[i : i + BATCH]) for kind in kinds for i in range(0, len(kind), BATCH))
     if failures:
         sys.exit("%d kernels differ" % failures)

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "Inputs"), os.path.join(HERE, "Inputs")]
-from small_models import (CASES, EPILOGUES, SOURCES, STEPS, UNITS, WIDE, distance, has_library_attention, on_processor,
-                          precision_of, write_sources)  # fmt: skip
+from small_models import (CASES, EPILOGUES, SOURCES, STEPS, UNITS, WIDE, distance, has_f8_products, has_library_attention,
+                          on_processor, precision_of, write_sources)  # fmt: skip
 from emulation import Emulator, call
 from programs import read_losses, read_tensors, run
 
@@ -80,6 +80,9 @@ def compare(number, case, step, files, low, emulator):
             made = log.read()
         if ("cudnnBackendExecute " in made) != (seed == 1 and has_library_attention(case)):
             lines.append("attention was not computed by what was to compute it")
+            ok = False
+        if ("cublasLtMatmul/f8 " in made) != has_f8_products(case):
+            lines.append("%s product read 8 bits" % ("a" if "f8 " in made else "no"))
             ok = False
         if model in EPILOGUES:
             expected = EPILOGUES[model][precision]

@@ -217,6 +217,7 @@ struct Product {
     return int64_t(desc.transA == CUBLAS_OP_T ? a.rows : a.columns);
   }
   cublasStatus_t check() const;
+  bool fitsF8() const;
   cublasStatus_t checkEpilogue() const;
   int biasType() const { return desc.biasType == -1 ? d.type : desc.biasType; }
   uint64_t hash() const;
@@ -230,10 +231,30 @@ struct Product {
 } // namespace
 
 static mprt_dtype elementOf(int type) {
-  return type == CUDA_R_64F    ? MPRT_F64
-         : type == CUDA_R_16F  ? MPRT_F16
-         : type == CUDA_R_16BF ? MPRT_BF16
-                               : MPRT_F32;
+  return type == CUDA_R_64F       ? MPRT_F64
+         : type == CUDA_R_16F     ? MPRT_F16
+         : type == CUDA_R_16BF    ? MPRT_BF16
+         : type == CUDA_R_8F_E4M3 ? MPRT_F8E4M3
+         : type == CUDA_R_8F_E5M2 ? MPRT_F8E5M2
+                                  : MPRT_F32;
+}
+
+static bool isF8(int type) {
+  return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+
+/// As the documentation has it of Hopper: products of 8 bits read both operands
+/// along what is summed, in multiples of 16 bytes, and have no epilogue here.
+bool Product::fitsF8() const {
+  bool types =
+      isF8(b.type) && (a.type == CUDA_R_8F_E4M3 || b.type == CUDA_R_8F_E4M3) &&
+      (d.type == CUDA_R_32F || d.type == CUDA_R_16F || d.type == CUDA_R_16BF);
+  int64_t bytes = d.type == CUDA_R_32F ? 4 : 2;
+  bool sizes = m() % 16 == 0 && n() % 16 == 0 && k() % 16 == 0 &&
+               a.leading % 16 == 0 && b.leading % 16 == 0 &&
+               d.leading * bytes % 16 == 0;
+  return types && sizes && desc.transA == CUBLAS_OP_T &&
+         desc.transB == CUBLAS_OP_N && !desc.hasEpilogue();
 }
 
 cublasStatus_t Product::check() const {
@@ -258,9 +279,12 @@ cublasStatus_t Product::check() const {
   bool half = a.type == CUDA_R_16F || a.type == CUDA_R_16BF;
   bool wide = a.type == CUDA_R_64F;
   bool full = a.type == CUDA_R_32F;
-  bool types = a.type == b.type && c.type == d.type &&
-               (d.type == a.type || (half && d.type == CUDA_R_32F)) &&
-               (half || wide || full);
+  bool types = c.type == d.type &&
+               (isF8(a.type) ? fitsF8()
+                             : a.type == b.type &&
+                                   (d.type == a.type ||
+                                    (half && d.type == CUDA_R_32F)) &&
+                                   (half || wide || full));
   bool computes =
       wide ? desc.computeType == CUBLAS_COMPUTE_64F &&
                  desc.scaleType == CUDA_R_64F
@@ -468,6 +492,8 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
   product.alpha = scalarAt(alpha, isWide);
   product.beta = scalarAt(beta, isWide);
   mpfake_note(("cublasLtMatmul/" + std::to_string(product.algorithm)).c_str());
+  if (isF8(layoutA->type))
+    mpfake_note("cublasLtMatmul/f8");
   mpfake_note(
       ("cublasLtMatmul/epilogue/" + std::to_string(desc->epilogue)).c_str());
   return enqueue(stream, "cublasLtMatmul", product)

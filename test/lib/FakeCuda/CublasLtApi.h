@@ -30,6 +30,8 @@
   F(CUDA_R_64F, 1)                                                             \
   F(CUDA_R_16F, 2)                                                             \
   F(CUDA_R_16BF, 14)                                                           \
+  F(CUDA_R_8F_E4M3, 28)                                                        \
+  F(CUDA_R_8F_E5M2, 29)                                                        \
   F(CUBLAS_COMPUTE_32F, 68)                                                    \
   F(CUBLAS_COMPUTE_64F, 70)                                                    \
   F(CUBLAS_COMPUTE_32F_FAST_TF32, 77)                                          \

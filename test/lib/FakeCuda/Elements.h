@@ -36,6 +36,8 @@ public:
       return Sum(read<double>(from));
     if (type == MPRT_F32)
       return Sum(read<float>(from));
+    if (type == MPRT_F8E4M3 || type == MPRT_F8E5M2)
+      return Sum(mprt::loadFloat(type, from, 0));
     auto bits = read<uint16_t>(from);
     return Sum(type == MPRT_F16 ? mprt::f16ToFloat(bits)
                                 : mprt::bf16ToFloat(bits));

@@ -37,6 +37,38 @@ TEST(DTypeTest, HalfRoundTrip) {
   }
 }
 
+/// As "FP8 Formats for Deep Learning" (arXiv 2209.05433) has them.
+TEST(DTypeTest, EightBitsAreFloats) {
+  for (unsigned bits = 0; bits < 256; ++bits) {
+    int sign = bits & 0x80 ? -1 : 1;
+    auto valueOf = [&](unsigned fractionBits, int bias) {
+      unsigned exponent = (bits & 0x7f) >> fractionBits;
+      double fraction = (bits & ((1u << fractionBits) - 1)) /
+                        std::ldexp(1.0, int(fractionBits));
+      return sign * (exponent ? std::ldexp(1 + fraction, int(exponent) - bias)
+                              : std::ldexp(fraction, 1 - bias));
+    };
+    float e4m3 = f8E4M3ToFloat(uint8_t(bits)),
+          e5m2 = f8E5M2ToFloat(uint8_t(bits));
+    if ((bits & 0x7f) == 0x7f)
+      EXPECT_TRUE(std::isnan(e4m3));
+    else
+      EXPECT_EQ(e4m3, valueOf(3, 7)) << bits;
+    EXPECT_EQ(std::signbit(e4m3), sign < 0);
+    if ((bits & 0x7f) > 0x7c)
+      EXPECT_TRUE(std::isnan(e5m2));
+    else if ((bits & 0x7f) == 0x7c)
+      EXPECT_EQ(e5m2, sign * std::numeric_limits<float>::infinity());
+    else
+      EXPECT_EQ(e5m2, valueOf(2, 15)) << bits;
+    auto byte = uint8_t(bits);
+    if (!std::isnan(e4m3))
+      EXPECT_EQ(loadFloat(MPRT_F8E4M3, &byte, 0), e4m3);
+  }
+  EXPECT_EQ(f8E4M3ToFloat(0x7e), 448);
+  EXPECT_EQ(f8E5M2ToFloat(0x7b), 57344);
+}
+
 TEST(DTypeTest, RoundsToNearestEven) {
   EXPECT_EQ(floatToF16(1.0f + 0x1p-11f), 0x3c00);   // tie: down to even
   EXPECT_EQ(floatToF16(1.0f + 0x1.8p-10f), 0x3c02); // tie: up to even

@@ -36,6 +36,12 @@ void setElement(uint8_t type, std::vector<char> &bytes, size_t at,
     put(value);
   else if (type == MPRT_F32)
     put(float(value));
+  else if (type == MPRT_F8E5M2)
+    put(uint8_t(floatToF16(float(value)) >> 8));
+  else if (type == MPRT_F8E4M3)
+    // Of an f16, whose exponents are 8 larger, without its last 7 bits.
+    put(uint8_t((value < 0) << 7 |
+                (floatToF16(float(std::abs(value) / 256)) >> 7)));
   else
     put(type == MPRT_F16 ? floatToF16(float(value))
                          : floatToBf16(float(value)));
@@ -175,6 +181,68 @@ TEST_F(CudaGemm, EqualsTheHostOnRandomProducts) {
       break;
   }
   unsetenv("MPRT_CUDA_TUNE");
+}
+
+/// A product of 8 bits as tensor cores have it: both operands along k.
+static mprt_gemm_desc ofEightBits(uint8_t a, uint8_t b, uint8_t c, int64_t m,
+                                  int64_t n, int64_t k) {
+  mprt_gemm_desc d = {};
+  d.type_a = a, d.type_b = b, d.type_c = c;
+  d.m = m, d.n = n, d.k = k;
+  d.strides_a[0] = k, d.strides_a[1] = 1;
+  d.strides_b[0] = 1, d.strides_b[1] = k;
+  d.strides_c[0] = n, d.strides_c[1] = 1;
+  return d;
+}
+
+TEST_F(CudaGemm, MultipliesEightBits) {
+  setenv("MPRT_CUDA_TUNE", "0", 1);
+  cuda::Gemm gemm(*driver);
+  Random random(7);
+  constexpr uint8_t operands[][2] = {{MPRT_F8E4M3, MPRT_F8E4M3},
+                                     {MPRT_F8E5M2, MPRT_F8E4M3},
+                                     {MPRT_F8E4M3, MPRT_F8E5M2}};
+  auto size = [&] { return 16 * (1 + int64_t(random() % 3)); };
+  uint64_t before = mpfake_count("cublasLtMatmul/f8");
+  int products = 0;
+  for (const auto &[a, b] : operands)
+    for (uint8_t c : {MPRT_F32, MPRT_BF16, MPRT_F16})
+      for (uint8_t accumulate : {0, 1}) {
+        Case test;
+        mprt_gemm_desc &d = test.desc;
+        d = ofEightBits(a, b, c, size(), size(), size());
+        d.accumulate = accumulate;
+        d.batch_rank = random() % 2, d.batch[0] = 2;
+        d.batch_a[0] = d.m * d.k, d.batch_b[0] = d.n * d.k;
+        d.batch_c[0] = d.m * d.n;
+        auto batch = size_t(d.batch_rank ? 2 : 1);
+        test.sizes[0] = batch * size_t(d.m * d.k);
+        test.sizes[1] = batch * size_t(d.n * d.k);
+        test.sizes[2] = batch * size_t(d.m * d.n);
+        compare(gemm, test, random, products++ % 2);
+      }
+  EXPECT_EQ(mpfake_count("cublasLtMatmul/f8"), before + uint64_t(products));
+  unsetenv("MPRT_CUDA_TUNE");
+}
+
+TEST_F(CudaGemm, RefusesEightBitsThatNoTensorCoreTakes) {
+  cuda::Gemm gemm(*driver);
+  std::vector<char> zeros(4096);
+  void *memory = toDevice(zeros);
+  auto run = [&](const mprt_gemm_desc &d) {
+    return gemm.run(d, stream, memory, memory, memory).message();
+  };
+  mprt_gemm_desc odd =
+      ofEightBits(MPRT_F8E4M3, MPRT_F8E4M3, MPRT_F32, 16, 16, 24);
+  EXPECT_NE(run(odd).find("a product [16, 24] x [24, 16]"), std::string::npos);
+  mprt_gemm_desc across =
+      ofEightBits(MPRT_F8E4M3, MPRT_F8E4M3, MPRT_F32, 16, 16, 16);
+  std::swap(across.strides_b[0], across.strides_b[1]);
+  EXPECT_NE(run(across), "");
+  EXPECT_EQ(run(ofEightBits(MPRT_F8E5M2, MPRT_F8E5M2, MPRT_F32, 16, 16, 16)),
+            "no product of f8e5m2 and f8e5m2 into f32");
+  EXPECT_EQ(run(ofEightBits(MPRT_F8E4M3, MPRT_BF16, MPRT_F32, 16, 16, 16)),
+            "no product of f8e4m3 and bf16 into f32");
 }
 
 TEST_F(CudaGemm, ChoosesOnceByTimingOutsideOfCaptures) {
@@ -478,7 +546,7 @@ TEST_F(CudaGemm, ChoosesAlgorithmsOfEpiloguesApart) {
 TEST_F(CudaGemm, ExplainsWhatItCannotDo) {
   cuda::Gemm gemm(*driver);
   mprt_gemm_desc d = {};
-  d.type_a = d.type_b = MPRT_F8E4M3, d.type_c = MPRT_F32;
+  d.type_a = d.type_b = MPRT_I8, d.type_c = MPRT_F32;
   Error error = gemm.run(d, stream, nullptr, nullptr, nullptr);
   EXPECT_EQ(error.status(), MPRT_UNSUPPORTED);
   d.type_a = d.type_b = MPRT_F32;

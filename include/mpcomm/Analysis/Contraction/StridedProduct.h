@@ -33,6 +33,12 @@ struct ProductLoops {
 bool isStridedProduct(llvm::ArrayRef<int64_t> sizes, llvm::ArrayRef<int64_t> a,
                       llvm::ArrayRef<int64_t> b, llvm::ArrayRef<int64_t> c);
 
+/// That product; nothing where it takes several, or none at all.
+std::optional<StridedGemm> getStridedProduct(llvm::ArrayRef<int64_t> sizes,
+                                             llvm::ArrayRef<int64_t> a,
+                                             llvm::ArrayRef<int64_t> b,
+                                             llvm::ArrayRef<int64_t> c);
+
 /// The dimensions of a contraction, one per loop, whose operands A, B and C are
 /// buffers of `types`. Fails, with a reason, if a size or a stride is not
 /// static, or if a map has results other than dimensions.

@@ -78,6 +78,12 @@ void populateAttentionToMPRTPatterns(mlir::RewritePatternSet &patterns);
 /// concatenations.
 void populateFoldMovementPatterns(mlir::RewritePatternSet &patterns);
 
+/// Has contractions of two tensors widened from 8 bits read the 8 bits, where
+/// tensor cores can multiply them: sizes and strides are multiples of 16, and
+/// not both are f8E5M2. Operands come to lie along what is summed. Time: linear
+/// in the ops.
+void readNarrowOperands(mlir::Operation *root);
+
 /// Gives the dialect its OpLoweringInterface: what the analysis of kernels
 /// lowers single ops with. Loads the dialects that they are lowered to.
 void registerOpLowering(mlir::DialectRegistry &registry);

@@ -14,6 +14,7 @@
 #include "Kernels/GPU/AttentionCalls.h"
 #include "Kernels/GPU/GPUEmitter.h"
 #include "Kernels/GPU/GPUSchedule.h"
+#include "Kernels/GPU/GPUTranspose.h"
 #include "Kernels/Model/LaneOps.h"
 #include "Kernels/Model/Launches.h"
 #include "Kernels/Model/ScatterModel.h"
@@ -77,6 +78,10 @@ GenerateGPUKernelsPass::emitCode(func::FuncOp kernel,
   if (!model)
     return failure();
   model->alignments.assign(alignments.begin(), alignments.end());
+  if (std::optional<TransposePlan> plan = matchTranspose(*model)) {
+    kernels.push_back(emitGPUTranspose(*model, *plan, b, name));
+    return success();
+  }
   splitColumns(*model, limits);
   llvm::append_range(
       kernels,

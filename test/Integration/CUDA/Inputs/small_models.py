@@ -179,6 +179,8 @@ CASES = [
     ("gpt", GPT, "precision=bf16 attention=separate", 1, 13312),
     ("gpt", GPT, "precision=f16 loss-scale=static:128", 1, 13312),
     ("gpt", GPT, "precision=fp8", 1, 13312),
+    ("gpt", GPT64, "precision=fp8 chip=sm_90", 1, 13312),
+    ("gpt", GPT64, "precision=fp8 chip=sm_89 numerics=exact", 1, 13312),
     ("gpt", GPT2, "precision=bf16 mesh=pp:2,dp:1 micro-batches=2 recompute=selective", 2, 13312),
     ("gpt", GPT64, "precision=bf16 chip=sm_90a", 1, 13312),
     ("gpt", GPT128, "precision=f16 loss-scale=static:128 chip=sm_90a", 1, 13312),
@@ -208,7 +210,13 @@ def has_library_attention(case):
     library may compute."""
     model, _, options, *_ = case
     has = model in ("gpt", "gpt-tanh", "vit", "attend", "llama") and "attention=separate" not in options
-    return has and precision_of(options) in ("bf16", "f16")
+    return has and precision_of(options) in UNITS and precision_of(options) != "none" and "exact" not in options
+
+
+def has_f8_products(case):
+    """Whether products of the case read 8 bits: all its sizes are multiples of 16."""
+    options = case[2]
+    return precision_of(options) == "fp8" and "chip=" in options and "exact" not in options
 
 
 def precision_of(options):

@@ -1,0 +1,25 @@
+//===- HoistScalars.h - reciprocals of a step's scalars ---------*- C++ -*-===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MPCOMM_LIB_CODEGEN_FORMKERNELS_HOISTSCALARS_H
+#define MPCOMM_LIB_CODEGEN_FORMKERNELS_HOISTSCALARS_H
+
+namespace mlir {
+class Block;
+} // namespace mlir
+
+namespace mpcomm {
+
+/// Moves quotients of scalars, where these are arguments of the block, to its
+/// begin: the reciprocals of all scales of a step are then beside each other,
+/// and one launch computes them. Time: linear in the ops.
+void hoistScalars(mlir::Block &block);
+
+} // namespace mpcomm
+
+#endif // MPCOMM_LIB_CODEGEN_FORMKERNELS_HOISTSCALARS_H

@@ -1,0 +1,159 @@
+//===- NarrowProducts.cpp - products that read 8 bits ---------------------===//
+//
+// Part of the mpcomm project, under the Apache License v2.0 with LLVM
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A contraction of two tensors that were widened from 8 bits can read the 8
+// bits. Tensor cores want both operands along what is summed (cuBLASLt, "Using
+// FP8"; only NVIDIA's compute capability 10.0 takes others): one that lies
+// otherwise is transposed first, in 8 bits, which is a quarter of the bytes
+// that widening it moves.
+//
+//===----------------------------------------------------------------------===//
+
+#include "LinalgBuilder.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mpcomm/Analysis/Contraction/StridedProduct.h"
+#include "mpcomm/Analysis/KernelGroups/BlockNests.h"
+#include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
+
+using namespace mlir;
+using namespace mpcomm;
+
+/// Sizes and strides of operands are multiples of it, in elements of 8 bits;
+/// strides of results, in bytes.
+static constexpr int64_t kAlignment = 16;
+
+namespace {
+/// What an operand of a contraction is widened from.
+struct Source {
+  Value narrow;
+  /// Views and transposes from it to the operand, the last first.
+  SmallVector<Operation *> path;
+};
+} // namespace
+
+static std::optional<Source> findSource(Value operand) {
+  Source source;
+  Operation *op = operand.getDefiningOp();
+  while (isa_and_nonnull<linalg::TransposeOp, tensor::CollapseShapeOp,
+                         tensor::ExpandShapeOp>(op)) {
+    source.path.push_back(op);
+    op = op->getOperand(0).getDefiningOp();
+  }
+  if (!op || !isWideningOf8Bits(op))
+    return std::nullopt;
+  auto widening = cast<linalg::GenericOp>(op);
+  if (!llvm::all_of(widening.getIndexingMapsArray(),
+                    [](AffineMap map) { return map.isIdentity(); }))
+    return std::nullopt;
+  source.narrow = widening.getDpsInputs().front();
+  return source;
+}
+
+/// The operand, in 8 bits.
+static Value moveNarrow(OpBuilder &builder, const Source &source) {
+  Value value = source.narrow;
+  Type element = getElementTypeOrSelf(value);
+  for (Operation *op : llvm::reverse(source.path)) {
+    if (auto transpose = dyn_cast<linalg::TransposeOp>(op)) {
+      value = transposeTensor(builder, op->getLoc(), value,
+                              transpose.getPermutation());
+      continue;
+    }
+    Operation *view = builder.clone(*op);
+    view->setOperand(0, value);
+    view->getResult(0).setType(
+        cast<RankedTensorType>(op->getResult(0).getType()).clone(element));
+    value = view->getResult(0);
+  }
+  return value;
+}
+
+/// Whether tensor cores can multiply operands of 8 bits so.
+static bool fitsTensorCores(const StridedGemm &product, int64_t resultBytes) {
+  auto isMultiple = [](int64_t value) { return value % kAlignment == 0; };
+  return product.k.a == 1 && product.k.b == 1 && isMultiple(product.m.size) &&
+         isMultiple(product.n.size) && isMultiple(product.k.size) &&
+         isMultiple(product.m.a) && isMultiple(product.n.b) &&
+         isMultiple(product.m.c * resultBytes) &&
+         llvm::all_of(product.batch, [&](const ContractionDim &dim) {
+           return isMultiple(dim.a) && isMultiple(dim.b) &&
+                  isMultiple(dim.c * resultBytes);
+         });
+}
+
+static void readNarrow(linalg::ContractOp op) {
+  auto result = cast<RankedTensorType>(op->getResult(0).getType());
+  int64_t resultBits = result.getElementTypeBitWidth();
+  if (!isa<FloatType>(result.getElementType()) || resultBits < 16 ||
+      resultBits > 32 || !result.hasStaticShape())
+    return;
+  std::optional<Source> sources[2];
+  SmallVector<int64_t> loops[3], sorted[2];
+  for (auto [list, map] : llvm::zip_equal(loops, op.getIndexingMapsArray()))
+    for (AffineExpr expr : map.getResults())
+      list.push_back(cast<AffineDimExpr>(expr).getPosition());
+  auto numParallel = static_cast<int64_t>(op.getNumParallelLoops());
+  for (unsigned side : {0u, 1u}) {
+    sources[side] = findSource(op.getInputs()[side]);
+    if (!sources[side])
+      return;
+    sorted[side] = loops[side];
+    // Summed dimensions come last, in one order in both operands.
+    auto isSum = [&](int64_t loop) { return loop >= numParallel; };
+    auto *sums = llvm::find_if(loops[side], isSum);
+    if (!std::all_of(sums, loops[side].end(), isSum) ||
+        !std::is_sorted(sums, loops[side].end()))
+      llvm::sort(sorted[side]);
+  }
+  auto isE5M2 = [](const std::optional<Source> &source) {
+    return isa<Float8E5M2Type>(getElementTypeOrSelf(source->narrow));
+  };
+  if (isE5M2(sources[0]) && isE5M2(sources[1]))
+    return;
+  std::optional<StridedGemm> product = getStridedProduct(
+      op.getStaticLoopRanges(), sorted[0], sorted[1], loops[2]);
+  if (!product || !fitsTensorCores(*product, resultBits / 8))
+    return;
+  OpBuilder builder(op);
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  SmallVector<Value, 2> inputs;
+  for (unsigned side : {0u, 1u}) {
+    Value value = moveNarrow(builder, *sources[side]);
+    if (sorted[side] != loops[side])
+      value = sortByLoop(builder, op.getLoc(), value, loops[side]);
+    inputs.push_back(value);
+    SmallVector<AffineExpr> exprs;
+    for (int64_t loop : loops[side])
+      exprs.push_back(builder.getAffineDimExpr(static_cast<unsigned>(loop)));
+    maps[side] =
+        AffineMap::get(op.getNumLoops(), 0, exprs, builder.getContext());
+  }
+  auto narrow = linalg::ContractOp::create(
+      builder, op.getLoc(), op->getResultTypes(), inputs, op.getOutputs(),
+      builder.getAffineMapArrayAttr(maps));
+  SmallVector<Value> wide(op.getInputs());
+  op->replaceAllUsesWith(narrow->getResults());
+  op->erase();
+  for (Value value : wide) {
+    Operation *unused = value.getDefiningOp();
+    while (unused && isOpTriviallyDead(unused)) {
+      Operation *before = unused->getOperand(0).getDefiningOp();
+      unused->erase();
+      unused = before;
+    }
+  }
+}
+
+void mpcomm::readNarrowOperands(Operation *root) {
+  SmallVector<linalg::ContractOp> ops;
+  root->walk([&](linalg::ContractOp op) { ops.push_back(op); });
+  for (linalg::ContractOp op : ops)
+    readNarrow(op);
+}

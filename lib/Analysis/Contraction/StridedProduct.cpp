@@ -87,6 +87,30 @@ std::optional<StridedGemm> mpcomm::getStridedProduct(ArrayRef<int64_t> sizes,
   return products.front();
 }
 
+bool mpcomm::putSumsLast(SmallVectorImpl<int64_t> &loops, int64_t numParallel) {
+  auto isSum = [&](int64_t loop) { return loop >= numParallel; };
+  auto *sums = llvm::find_if(loops, isSum);
+  if (std::all_of(sums, loops.end(), isSum) &&
+      std::is_sorted(sums, loops.end()))
+    return false;
+  llvm::sort(loops);
+  return true;
+}
+
+bool mpcomm::fitsTensorCoresOfF8(const StridedGemm &product,
+                                 int64_t resultBytes) {
+  // cuBLASLt's documentation, "Using FP8"; in bytes, which operands count in.
+  auto isMultiple = [](int64_t bytes) { return bytes % 16 == 0; };
+  return product.k.a == 1 && product.k.b == 1 && isMultiple(product.m.size) &&
+         isMultiple(product.n.size) && isMultiple(product.k.size) &&
+         isMultiple(product.m.a) && isMultiple(product.n.b) &&
+         isMultiple(product.m.c * resultBytes) &&
+         llvm::all_of(product.batch, [&](const ContractionDim &dim) {
+           return isMultiple(dim.a) && isMultiple(dim.b) &&
+                  isMultiple(dim.c * resultBytes);
+         });
+}
+
 LogicalResult mpcomm::getContractionDims(linalg::LinalgOp op,
                                          ArrayRef<Type> types,
                                          SmallVectorImpl<ContractionDim> &dims,

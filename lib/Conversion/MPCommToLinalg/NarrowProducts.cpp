@@ -25,10 +25,6 @@
 using namespace mlir;
 using namespace mpcomm;
 
-/// Sizes and strides of operands are multiples of it, in elements of 8 bits;
-/// strides of results, in bytes.
-static constexpr int64_t kAlignment = 16;
-
 namespace {
 /// What an operand of a contraction is widened from.
 struct Source {
@@ -75,19 +71,6 @@ static Value moveNarrow(OpBuilder &builder, const Source &source) {
   return value;
 }
 
-/// Whether tensor cores can multiply operands of 8 bits so.
-static bool fitsTensorCores(const StridedGemm &product, int64_t resultBytes) {
-  auto isMultiple = [](int64_t value) { return value % kAlignment == 0; };
-  return product.k.a == 1 && product.k.b == 1 && isMultiple(product.m.size) &&
-         isMultiple(product.n.size) && isMultiple(product.k.size) &&
-         isMultiple(product.m.a) && isMultiple(product.n.b) &&
-         isMultiple(product.m.c * resultBytes) &&
-         llvm::all_of(product.batch, [&](const ContractionDim &dim) {
-           return isMultiple(dim.a) && isMultiple(dim.b) &&
-                  isMultiple(dim.c * resultBytes);
-         });
-}
-
 static void readNarrow(linalg::ContractOp op) {
   auto result = cast<RankedTensorType>(op->getResult(0).getType());
   int64_t resultBits = result.getElementTypeBitWidth();
@@ -105,12 +88,7 @@ static void readNarrow(linalg::ContractOp op) {
     if (!sources[side])
       return;
     sorted[side] = loops[side];
-    // Summed dimensions come last, in one order in both operands.
-    auto isSum = [&](int64_t loop) { return loop >= numParallel; };
-    auto *sums = llvm::find_if(loops[side], isSum);
-    if (!std::all_of(sums, loops[side].end(), isSum) ||
-        !std::is_sorted(sums, loops[side].end()))
-      llvm::sort(sorted[side]);
+    putSumsLast(sorted[side], numParallel);
   }
   auto isE5M2 = [](const std::optional<Source> &source) {
     return isa<Float8E5M2Type>(getElementTypeOrSelf(source->narrow));
@@ -119,7 +97,7 @@ static void readNarrow(linalg::ContractOp op) {
     return;
   std::optional<StridedGemm> product = getStridedProduct(
       op.getStaticLoopRanges(), sorted[0], sorted[1], loops[2]);
-  if (!product || !fitsTensorCores(*product, resultBits / 8))
+  if (!product || !fitsTensorCoresOfF8(*product, resultBits / 8))
     return;
   OpBuilder builder(op);
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();

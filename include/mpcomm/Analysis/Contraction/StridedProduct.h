@@ -39,6 +39,15 @@ std::optional<StridedGemm> getStridedProduct(llvm::ArrayRef<int64_t> sizes,
                                              llvm::ArrayRef<int64_t> b,
                                              llvm::ArrayRef<int64_t> c);
 
+/// Sorts the loops of an operand unless those that are summed, from
+/// `numParallel` on, are its last and in order. Whether that changes anything.
+bool putSumsLast(llvm::SmallVectorImpl<int64_t> &loops, int64_t numParallel);
+
+/// Whether tensor cores can multiply operands of 8 bits so: both lie along what
+/// is summed, sizes and strides are multiples of 16 elements, and those of the
+/// result, whose elements have `resultBytes`, of 16 bytes.
+bool fitsTensorCoresOfF8(const StridedGemm &product, int64_t resultBytes);
+
 /// The dimensions of a contraction, one per loop, whose operands A, B and C are
 /// buffers of `types`. Fails, with a reason, if a size or a stride is not
 /// static, or if a map has results other than dimensions.

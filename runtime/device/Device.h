@@ -65,6 +65,8 @@ public:
   /// device's own. Else all streams are the calling threads, memory is the
   /// host's, and events and `finished` have nothing to wait for.
   virtual bool isAsynchronous() const = 0;
+  /// Whether its products may have operands of 8-bit floats.
+  virtual bool multipliesF8() const { return false; }
 
   //===--------------------------------------------------------------------===//
   // Memory; given back with the device

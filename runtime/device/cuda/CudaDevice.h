@@ -45,6 +45,7 @@ public:
 
   const char *kind() const override { return "cuda"; }
   std::string describe() const override { return name; }
+  bool multipliesF8() const override { return chip.number >= 89; }
   bool isAsynchronous() const override { return true; }
 
   uint64_t memoryBytes() const override;

@@ -20,6 +20,8 @@ os.environ["MPFAKE_MEMORY"] = "64M"
 
 
 class CalibrateCuda(CalibrateTest):
+    MORE_RATES = {"f8"}
+
     @classmethod
     def setUpClass(cls):
         os.environ["MPFAKE_PTX"] = compile_c("calibrate-kernels.c", path("kernels.image"))
@@ -57,6 +59,7 @@ class CalibrateCuda(CalibrateTest):
         # Launches are measured as steps are run.
         self.assertGreater(counts["cuGraphLaunch"], 5)
         self.assertGreater(counts["cublasLtMatmul"], 100)
+        self.assertGreater(counts["cublasLtMatmul/f8"], 5)
         # The polynomial is tried with ever more blocks; most often with those that its rate is counted by.
         prefix = "mpcomm_calibrate_polynomial:"
         blocks = {int(name[len(prefix):]): count for name, count in counts.items() if name.startswith(prefix)}

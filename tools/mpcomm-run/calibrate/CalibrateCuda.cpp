@@ -83,6 +83,11 @@ static Error fill(Bench &bench, mprt_dtype type) {
   std::uniform_real_distribution<float> uniform(-1, 1);
   for (size_t at = 0; at < bytes; at += element) {
     float value = uniform(random);
+    if (type == MPRT_F8E4M3) { // exponents from 2^-3 to 1 and any sign
+      auto bits = static_cast<uint32_t>(random());
+      pattern[at] = static_cast<char>((bits & 0x9f) + 0x20);
+      continue;
+    }
     double wide = static_cast<double>(value);
     uint16_t half =
         type == MPRT_F16 ? mprt::floatToF16(value) : mprt::floatToBf16(value);
@@ -148,33 +153,47 @@ static Error findSize(Bench &bench, double seconds, mprt_dtype type,
   return {};
 }
 
+/// The rate of products of a type, the median of the first `layouts`; `size` of
+/// those that it is of.
+static Error measureType(Bench &bench, double seconds, mprt_dtype type,
+                         int layouts, double &rate, int64_t &size) {
+  if (Error error = fill(bench, type))
+    return error;
+  if (Error error = findSize(bench, seconds, type, size))
+    return error;
+  std::vector<double> perLayout;
+  for (int layout = 0; layout < layouts; ++layout) {
+    if (Error error = bench.meet())
+      return error;
+    double time = 0;
+    if (Error error =
+            timeCalls(bench, seconds / layouts,
+                      multiplication(bench, size, layout, type), time))
+      return error;
+    perLayout.push_back(2 * std::pow(static_cast<double>(size), 3) / time);
+  }
+  rate = medianOf(perLayout);
+  return bench.smallest(rate);
+}
+
 /// `bf16Size`: of the product that the rate of bf16 is of.
 static Error measureProducts(Bench &bench, double seconds, DeviceRates &rates,
                              int64_t &bf16Size) {
+  int64_t size = 0;
   for (auto [name, type] : productTypes) {
-    if (Error error = fill(bench, type))
+    if (Error error = measureType(bench, seconds, type, productLayouts,
+                                  rates.flops[name], size))
       return error;
-    int64_t size = 0;
-    if (Error error = findSize(bench, seconds, type, size))
-      return error;
-    std::vector<double> perLayout;
-    for (int layout = 0; layout < productLayouts; ++layout) {
-      if (Error error = bench.meet())
-        return error;
-      double time = 0;
-      if (Error error =
-              timeCalls(bench, seconds / productLayouts,
-                        multiplication(bench, size, layout, type), time))
-        return error;
-      perLayout.push_back(2 * std::pow(static_cast<double>(size), 3) / time);
-    }
-    double rate = medianOf(perLayout);
-    if (Error error = bench.smallest(rate))
-      return error;
-    rates.flops[name] = rate;
     if (type == MPRT_BF16)
       bf16Size = size;
   }
+  double hasF8 = bench.rank.device().multipliesF8();
+  if (Error error = bench.smallest(hasF8))
+    return error;
+  // Only with both operands along what is summed, as in a layer forward.
+  if (hasF8 > 0)
+    return measureType(bench, seconds, MPRT_F8E4M3, /*layouts=*/1,
+                       rates.flops["f8"], size);
   return {};
 }
 

@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // The state of writing one kernel: GPUEmitter.cpp has what all kernels need
-// and items, GPURows.cpp rows with their reductions and sums.
+// and items, GPURows.cpp rows with their reductions, GPURowSums.cpp sums over
+// rows.
 //
 // Invariants: what a thread stores of a chunk it has computed before, so that a
 // result may replace an operand. Threads without work compute what some other

@@ -186,6 +186,16 @@ LogicalResult Lowering::lowerFill(linalg::FillOp op) {
   return success();
 }
 
+/// Whether kernels can have elements of a type.
+static bool isOfKernels(Type element) {
+  if (isa<FloatType>(element))
+    return isa<Float8E4M3FNType, Float8E5M2Type, Float16Type, BFloat16Type,
+               Float32Type, Float64Type>(element);
+  return element.isInteger(1) || element.isInteger(8) ||
+         element.isInteger(16) || element.isInteger(32) ||
+         element.isInteger(64);
+}
+
 LogicalResult Lowering::lowerCopy(Operation *op, Value source, Value target) {
   auto from = dyn_cast<MemRefType>(source.getType());
   auto to = dyn_cast<MemRefType>(target.getType());
@@ -197,7 +207,8 @@ LogicalResult Lowering::lowerCopy(Operation *op, Value source, Value target) {
     rewriter.eraseOp(op);
     return success();
   }
-  bool isFew = mpcomm::detail::countBytes(from) <= copyKernelBytes;
+  bool isFew = isOfKernels(from.getElementType()) &&
+               mpcomm::detail::countBytes(from) <= copyKernelBytes;
   if (!isFew && mprt::isContiguous(from) && mprt::isContiguous(to)) {
     rewriter.replaceOpWithNewOp<mprt::CopyOp>(op, source, target);
     return success();

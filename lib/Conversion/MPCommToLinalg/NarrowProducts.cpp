@@ -72,6 +72,8 @@ static Value moveNarrow(OpBuilder &builder, const Source &source) {
 }
 
 static void readNarrow(linalg::ContractOp op) {
+  if (!op.hasPureTensorSemantics())
+    return;
   auto result = cast<RankedTensorType>(op->getResult(0).getType());
   int64_t resultBits = result.getElementTypeBitWidth();
   if (!isa<FloatType>(result.getElementType()) || resultBits < 16 ||
@@ -83,6 +85,15 @@ static void readNarrow(linalg::ContractOp op) {
     for (AffineExpr expr : map.getResults())
       list.push_back(cast<AffineDimExpr>(expr).getPosition());
   auto numParallel = static_cast<int64_t>(op.getNumParallelLoops());
+  SmallVector<int64_t> sizes = op.getStaticLoopRanges();
+  // As dot_general has them: parallel loops first.
+  SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
+  bool isOrdered = llvm::all_of(ArrayRef(kinds).take_front(numParallel),
+                                [](utils::IteratorType kind) {
+                                  return kind == utils::IteratorType::parallel;
+                                });
+  if (!isOrdered || llvm::is_contained(sizes, ShapedType::kDynamic))
+    return;
   for (unsigned side : {0u, 1u}) {
     sources[side] = findSource(op.getInputs()[side]);
     if (!sources[side])
@@ -95,8 +106,8 @@ static void readNarrow(linalg::ContractOp op) {
   };
   if (isE5M2(sources[0]) && isE5M2(sources[1]))
     return;
-  std::optional<StridedGemm> product = getStridedProduct(
-      op.getStaticLoopRanges(), sorted[0], sorted[1], loops[2]);
+  std::optional<StridedGemm> product =
+      getStridedProduct(sizes, sorted[0], sorted[1], loops[2]);
   if (!product || !fitsTensorCoresOfF8(*product, resultBits / 8))
     return;
   OpBuilder builder(op);

@@ -93,3 +93,27 @@ func.func @one(%x: tensor<32x64xbf16>, %w: tensor<48x64xf8E4M3FN>) -> tensor<32x
   %r = mpcomm.dot_general %x, %1, contracting_dims = [1] x [1] : (tensor<32x64xbf16>, tensor<48x64xbf16>) -> tensor<32x48xbf16>
   return %r : tensor<32x48xbf16>
 }
+
+// -----
+
+// Contractions that came so are left alone: on buffers, and with sums
+// before rows.
+// CHECK-LABEL: @buffers
+//       CHECK: linalg.contract {{.*}} ins(%{{.+}}, %{{.+}} : memref<32x64xbf16>, memref<48x64xbf16>)
+func.func @buffers(%x: memref<32x64xbf16>, %w: memref<48x64xbf16>, %y: memref<32x48xbf16>) {
+  linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%x, %w : memref<32x64xbf16>, memref<48x64xbf16>) outs(%y : memref<32x48xbf16>)
+  return
+}
+
+// -----
+
+// CHECK-LABEL: @sums_first
+//       CHECK: linalg.contract {{.*}} : tensor<32x64xbf16>, tensor<48x64xbf16>)
+func.func @sums_first(%x: tensor<32x64xf8E4M3FN>, %w: tensor<48x64xf8E4M3FN>, %y: tensor<32x48xbf16>) -> tensor<32x48xbf16> {
+  %0 = arith.extf %x : tensor<32x64xf8E4M3FN> to tensor<32x64xbf16>
+  %1 = arith.extf %w : tensor<48x64xf8E4M3FN> to tensor<48x64xbf16>
+  %r = linalg.contract indexing_maps = [affine_map<(k, m, n) -> (m, k)>, affine_map<(k, m, n) -> (n, k)>, affine_map<(k, m, n) -> (m, n)>]
+      ins(%0, %1 : tensor<32x64xbf16>, tensor<48x64xbf16>) outs(%y : tensor<32x48xbf16>) -> tensor<32x48xbf16>
+  return %r : tensor<32x48xbf16>
+}

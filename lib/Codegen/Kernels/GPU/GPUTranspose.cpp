@@ -110,6 +110,11 @@ std::optional<TransposePlan> matchTranspose(const KernelModel &model) {
   if (model.layouts[plan.target].getElementTypeBitWidth() != bits ||
       (bits != 8 && bits != 16 && bits != 32))
     return std::nullopt;
+  // Places in a tensor are numbers of 32 bits.
+  if (llvm::any_of(model.sizes, [](int64_t size) {
+        return size == 0 || size > INT32_MAX - kTile;
+      }))
+    return std::nullopt;
   plan.bytes = bits / 8;
   for (auto [size, source, target] :
        llvm::zip_equal(model.sizes, from.strides, to.strides))

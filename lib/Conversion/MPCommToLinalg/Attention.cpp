@@ -171,13 +171,31 @@ struct WriteAttentionGrad : public OpRewritePattern<AttentionGradOp> {
     Writer<AttentionGradOp> writer(op, rewriter);
     Value probabilities = writer.probabilities(writer.scores());
     Value grad = writer.scoresOf(op.getGrad(), op.getValue());
-    Value scores = writer.scaled(
+    Value ofBiased =
         SoftmaxGradOp::create(writer.builder, grad.getType(), grad,
-                              probabilities, rewriter.getI64IntegerAttr(3)));
-    rewriter.replaceOp(op, {writer.rowsOf(scores, 3, op.getKey()),
-                            writer.rowsOf(scores, 2, op.getQuery()),
-                            writer.rowsOf(probabilities, 2, op.getGrad())});
+                              probabilities, rewriter.getI64IntegerAttr(3));
+    Value scores = writer.scaled(ofBiased);
+    SmallVector<Value> results{writer.rowsOf(scores, 3, op.getKey()),
+                               writer.rowsOf(scores, 2, op.getQuery()),
+                               writer.rowsOf(probabilities, 2, op.getGrad())};
+    if (Value biasGrad = op.getBiasGrad())
+      results.push_back(sumTo(writer.builder, biasGrad.getType(), ofBiased));
+    rewriter.replaceOp(op, results);
     return success();
+  }
+
+private:
+  /// The sum over the dimensions of which `type` has one element.
+  static Value sumTo(ImplicitLocOpBuilder &builder, Type type, Value scores) {
+    ArrayRef<int64_t> shape = ::cast<RankedTensorType>(type).getShape();
+    SmallVector<int64_t> dims;
+    for (auto [dim, size] :
+         llvm::enumerate(::cast<RankedTensorType>(scores.getType()).getShape()))
+      if (size != shape[dim])
+        dims.push_back(static_cast<int64_t>(dim));
+    if (!dims.empty())
+      scores = ReduceOp::create(builder, Reduction::Sum, scores, dims);
+    return reshapeTo(builder, builder.getLoc(), scores, shape);
   }
 };
 
@@ -211,6 +229,12 @@ template <typename Op> struct CallAttention : public OpRewritePattern<Op> {
       Type element = getElementTypeOrSelf(bias.getType());
       if (!element.isF32() && !element.isBF16() && !element.isF16())
         return rewriter.notifyMatchFailure(op, "no kernel takes its bias");
+      if (op->getNumResults() > 3 &&
+          !mprt::isBiasGradSupported(op.getQuery().getType(),
+                                     op.getKey().getType(),
+                                     ::cast<ShapedType>(bias.getType())))
+        return rewriter.notifyMatchFailure(op, "no kernel sums up its bias's "
+                                               "gradient");
     }
     SmallVector<Value> outputs;
     for (Type result : op->getResultTypes()) {

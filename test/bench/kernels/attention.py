@@ -11,8 +11,8 @@
 # CHECK: | 64 | none | sm_80 | kernel_attention |
 # CHECK: | 128 | causal | sm_100 | kernel_attention_grad_rows |
 # CHECK: | 128 | causal | sm_90a | kernel_attention_grad_rows |
-# CHECK: | 128 | causal, bias | sm_100 | kernel_attention_grad_rows |
 # CHECK: | 128 | causal, bias | sm_100 | kernel_attention_grad_bias |
+# CHECK: | 128 | causal, bias | sm_100 | kernel_attention_grad_rows |
 # CHECK: kernels that spill more than 8 bytes: none
 """Registers, shared memory and spills of the kernels of attention, as ptxas tells them,
 and what their loops over tiles consist of: products, fragments, copies to shared memory of 16

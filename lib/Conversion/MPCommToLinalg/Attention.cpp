@@ -71,12 +71,17 @@ public:
           builder, scores,
           BroadcastInDimOp::create(builder, scores.getType(),
                                    cast(bias, sumType), Dims{0, 1, 2, 3}));
+    return kept(scores, lowest(::cast<RankedTensorType>(scores.getType())));
+  }
+
+  /// `scores` where the mask keeps them, else `others`.
+  Value kept(Value scores, Value others) {
     if (!op.getMask())
       return scores;
     auto type = ::cast<RankedTensorType>(scores.getType());
     Value mask = BroadcastInDimOp::create(
         builder, type.clone(builder.getI1Type()), op.getMask(), Dims{2, 3});
-    return arith::SelectOp::create(builder, mask, scores, lowest(type));
+    return arith::SelectOp::create(builder, mask, scores, others);
   }
 
   Value scaled(Value scores) {
@@ -98,8 +103,7 @@ public:
                               lowest(::cast<RankedTensorType>(most.getType())));
     isNone = BroadcastInDimOp::create(builder, type.clone(builder.getI1Type()),
                                       isNone, Dims{0, 1, 2});
-    return arith::SelectOp::create(
-        builder, isNone, splat(type, builder.getFloatAttr(sumType, 0)), result);
+    return arith::SelectOp::create(builder, isNone, zeros(type), result);
   }
 
   /// The logarithm of each row's sum of exponentials; with a bias in two parts.
@@ -123,6 +127,10 @@ public:
 
   Value cast(Value value, Type type) {
     return castFloat(builder, builder.getLoc(), value, type);
+  }
+
+  Value zeros(RankedTensorType type) {
+    return splat(type, builder.getFloatAttr(sumType, 0));
   }
 
 private:
@@ -178,8 +186,13 @@ struct WriteAttentionGrad : public OpRewritePattern<AttentionGradOp> {
     SmallVector<Value> results{writer.rowsOf(scores, 3, op.getKey()),
                                writer.rowsOf(scores, 2, op.getQuery()),
                                writer.rowsOf(probabilities, 2, op.getGrad())};
-    if (Value biasGrad = op.getBiasGrad())
-      results.push_back(sumTo(writer.builder, biasGrad.getType(), ofBiased));
+    if (Value biasGrad = op.getBiasGrad()) {
+      // Without `safe`, rows that the mask excludes as a whole are NaN.
+      auto type = ::cast<RankedTensorType>(ofBiased.getType());
+      Value kept =
+          op.getSafe() ? ofBiased : writer.kept(ofBiased, writer.zeros(type));
+      results.push_back(sumTo(writer.builder, biasGrad.getType(), kept));
+    }
     rewriter.replaceOp(op, results);
     return success();
   }

@@ -47,8 +47,11 @@ struct AttentionTypes {
     SmallVector<int64_t> shape{sizes[0], sizes[2], sizes[1]};
     if (bias)
       shape.push_back(2);
-    return RankedTensorType::get(
-        shape, mpcomm::detail::getSumType(query.getElementType()));
+    return RankedTensorType::get(shape, getSumType());
+  }
+
+  Type getSumType() const {
+    return mpcomm::detail::getSumType(query.getElementType());
   }
 };
 } // namespace
@@ -145,5 +148,11 @@ LogicalResult AttentionGradOp::inferReturnTypes(
     return inferError(location, "attention_grad", "expects an lse of type ",
                       given.getLse(), ", got ", adaptor.getLse().getType());
   types.assign({given.query, given.key, given.key});
+  if (!adaptor.getWithBiasGrad())
+    return success();
+  if (!given.bias) // attention_grad C4
+    return inferError(location, "attention_grad",
+                      "expects a bias whose gradient 'bias_grad' asks for");
+  types.push_back(given.bias.clone(given.getSumType()));
   return success();
 }

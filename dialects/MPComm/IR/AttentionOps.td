@@ -17,13 +17,12 @@
 include "ComputeOps.td"
 
 /// Attention or its gradient: `products` products of the shape of the scores,
-/// and `others` further operations per score, one more with a bias.
+/// and `others` further operations per score.
 class MPComm_AttentionBase<string mnemonic, string products, string others,
                            list<Trait> traits = []>
     : MPComm_InferredOp<mnemonic, "LowerPrecision",
         "return ::mpcomm::detail::countAttentionFlops(getQuery().getType(), "
-        "getKey().getType(), " # products # ", getBias() ? " # others #
-        " + 1 : " # others # ");",
+        "getKey().getType(), " # products # ", " # others # ");",
         !listconcat(traits, [AttrSizedOperandSegments])> {
   let extraClassDeclaration = computeDeclarations # [{
     ::mlir::Type getAccumulationType() {
@@ -42,7 +41,8 @@ class MPComm_AttentionBase<string mnemonic, string products, string others,
 
 def MPComm_MaskTensor : MPComm_TensorOf<[I1]>;
 
-def MPComm_AttentionOp : MPComm_AttentionBase<"attention", "2", "6"> {
+def MPComm_AttentionOp
+    : MPComm_AttentionBase<"attention", "2", "6 + bool(getBias())"> {
   let summary = "scaled dot-product attention";
   let description = [{
     For each sample b and head h, with queries q[b, i, h, :] and keys and values
@@ -109,7 +109,8 @@ def MPComm_AttentionOp : MPComm_AttentionBase<"attention", "2", "6"> {
 }
 
 def MPComm_AttentionGradOp
-    : MPComm_AttentionBase<"attention_grad", "5", "10",
+    : MPComm_AttentionBase<"attention_grad", "5",
+                           "10 + bool(getBias()) + bool(getBiasGrad())",
                            [MPComm_LinearInGradient]> {
   let summary = "gradient of attention";
   let description = [{
@@ -126,20 +127,29 @@ def MPComm_AttentionGradOp
     `out` and `lse` must be the results of `attention` of the same operands: a
     lowering may read or recompute them; with other values the results are
     undefined. A row of which the mask keeps no column, or of which all is -inf,
-    contributes either NaN or nothing to the gradients; nothing with `safe`. The
-    bias has no gradient. Sums and roundings are those of `attention`.
+    contributes either NaN or nothing to the gradients; nothing with `safe`.
+    Sums and roundings are those of `attention`.
+
+    With `bias_grad` there is one more result, the gradient of the bias: the sum
+    of ds over the dimensions along which the bias has one element. It has the
+    shape of the bias and the type of sums, so that it is not rounded before
+    gradients of other readers of the bias are added.
 
     Example:
     ```mlir
     %dq, %dk, %dv = mpcomm.attention_grad %dout, %q, %k, %v, %out, %lse scale = 1.250000e-01
         : (tensor<8x128x12x64xbf16>, tensor<8x128x12x64xbf16>, tensor<8x64x12x64xbf16>, tensor<8x64x12x64xbf16>, tensor<8x128x12x64xbf16>, tensor<8x12x128xf32>)
         -> (tensor<8x128x12x64xbf16>, tensor<8x64x12x64xbf16>, tensor<8x64x12x64xbf16>)
+    %dq2, %dk2, %dv2, %db = mpcomm.attention_grad %dout, %q, %k, %v, %out, %lse2 bias %b scale = 1.250000e-01 bias_grad
+        : (tensor<8x128x12x64xbf16>, tensor<8x128x12x64xbf16>, tensor<8x64x12x64xbf16>, tensor<8x64x12x64xbf16>, tensor<8x128x12x64xbf16>, tensor<8x12x128x2xf32>, tensor<1x12x128x64xbf16>)
+        -> (tensor<8x128x12x64xbf16>, tensor<8x64x12x64xbf16>, tensor<8x64x12x64xbf16>, tensor<1x12x128x64xf32>)
     ```
 
     Constraints:
     - C1: C1 to C5 of `attention`.
     - C2: the gradient and the output have the query's type.
     - C3: `lse` has the type of that result of `attention`.
+    - C4: `bias_grad` requires a bias.
 
     Created by `mpcomm-fuse-attention`; lowered by `convert-mpcomm-to-linalg`.
   }];
@@ -148,14 +158,16 @@ def MPComm_AttentionGradOp
                        MPComm_FloatTensor:$output, MPComm_FloatTensor:$lse,
                        Optional<MPComm_MaskTensor>:$mask,
                        Optional<MPComm_FloatTensor>:$bias, F64Attr:$scale,
-                       UnitAttr:$safe);
+                       UnitAttr:$safe, UnitAttr:$with_bias_grad);
   let results = (outs MPComm_FloatTensor:$query_grad,
                       MPComm_FloatTensor:$key_grad,
-                      MPComm_FloatTensor:$value_grad);
+                      MPComm_FloatTensor:$value_grad,
+                      Optional<MPComm_FloatTensor>:$bias_grad);
   let assemblyFormat = [{
     $grad `,` $query `,` $key `,` $value `,` $output `,` $lse (`mask` $mask^)?
     (`bias` $bias^)? `scale` `=` custom<PlainF64>($scale) (`safe` $safe^)?
-    attr-dict `:` functional-type(operands, results)
+    (`bias_grad` $with_bias_grad^)? attr-dict `:`
+    functional-type(operands, results)
   }];
 }
 

@@ -380,12 +380,21 @@ ShardingRule AttentionOp::getShardingRule() {
       .take();
 }
 
+/// Of what is the same for all of a dimension, the gradient is a sum over it.
 ShardingRule AttentionGradOp::getShardingRule() {
+  auto ofResults = [&](ArrayRef<int64_t> grads, int64_t ofBias) {
+    SmallVector<int64_t> dims(grads);
+    if (Value bias = getBiasGrad())
+      dims.push_back(typeOf(bias).getDimSize(ofBias) == 1 ? kNone : ofBias);
+    return dims;
+  };
   return RuleBuilder(*this)
-      .add(ofAttention(*this, {0, 0, 0, 0, 0, 0}, kNone, 0), {0, 0, 0})
-      .add(ofAttention(*this, {2, 2, 2, 2, 2, 1}, kNone, 1), {2, 2, 2})
+      .add(ofAttention(*this, {0, 0, 0, 0, 0, 0}, kNone, 0),
+           ofResults({0, 0, 0}, 0), Reduction::Sum)
+      .add(ofAttention(*this, {2, 2, 2, 2, 2, 1}, kNone, 1),
+           ofResults({2, 2, 2}, 1), Reduction::Sum)
       .add(ofAttention(*this, {1, 1, kNone, kNone, 1, 2}, 0, 2),
-           {1, kNone, kNone}, Reduction::Sum)
+           ofResults({1, kNone, kNone}, 2), Reduction::Sum)
       .addLinear({0})
       .take();
 }

@@ -488,7 +488,10 @@ def MPRT_AttentionOp : MPRT_Op<"attention", [
     outputs are out, like q, and lse of [batch, heads, rows], or, with a bias,
     [batch, heads, rows, 2], of the largest score m and log sum_j exp(s - m).
     With `kind` attention_grad, the inputs are dout, q, k, v, out, lse,
-    optionally the mask and optionally the bias; the outputs are dq, dk and dv.
+    optionally the mask and optionally the bias; the outputs are dq, dk and dv,
+    and, if there is a bias that has an element for each row and column, perhaps
+    db, its gradient in f32: the sum of the gradients of s over the batches and
+    heads for which the bias is the same.
     If nothing of a row is kept, or all that is kept is -infinity, the row is
     NaN (with `safe` 0) in out and -infinity in lse, and does not contribute to
     gradients.
@@ -511,8 +514,8 @@ def MPRT_AttentionOp : MPRT_Op<"attention", [
       outputs' types, on buffers there are none.
     - C3: shapes are as above; lse is f32, the mask i1, the bias as above, and
       all others have one element type.
-    - C4: GPU kernels support the shapes (`isAttentionSupported`); `scale` is
-      finite.
+    - C4: GPU kernels support the shapes (`isAttentionSupported`, for db
+      `isBiasGradSupported`); `scale` is finite.
     - C5: the strides of buffers are static and not negative, and what they
       reach is counted in 64 bits.
 
@@ -541,6 +544,7 @@ def MPRT_AttentionOp : MPRT_Op<"attention", [
     /// Null if there is none.
     ::mlir::Value getMask();
     ::mlir::Value getBias();
+    ::mlir::Value getBiasGrad();
   }];
   let hasVerifier = 1;
 }

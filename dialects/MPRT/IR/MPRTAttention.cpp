@@ -25,6 +25,8 @@ static constexpr int64_t kMaxPositions = int64_t(1) << 22;
 /// Rows of a block at least (that computes delta, in the gradient); a grid has
 /// at most INT32_MAX blocks.
 static constexpr int64_t kLeastRows = 16;
+/// Rows and columns of a tile of a bias's gradient, which is a block's.
+static constexpr int64_t kTileOfBias = 64;
 
 bool mpcomm::mprt::isAttentionSupported(ShapedType q, ShapedType k) {
   Type element = q.getElementType();
@@ -49,6 +51,20 @@ bool mpcomm::mprt::isAttentionSupported(ShapedType q, ShapedType k) {
          blocks <= INT32_MAX;
 }
 
+bool mpcomm::mprt::isBiasGradSupported(ShapedType q, ShapedType k,
+                                       ShapedType bias) {
+  int64_t rows = q.getDimSize(1), columns = k.getDimSize(1), blocks = 1;
+  if (bias.getRank() != 4 || bias.getDimSize(2) != rows ||
+      bias.getDimSize(3) != columns)
+    return false;
+  for (int64_t count : {bias.getDimSize(0), bias.getDimSize(1),
+                        int64_t(llvm::divideCeil(rows, kTileOfBias)),
+                        int64_t(llvm::divideCeil(columns, kTileOfBias))})
+    if (llvm::MulOverflow(blocks, count, blocks))
+      return false;
+  return blocks <= INT32_MAX;
+}
+
 Value AttentionOp::getMask() {
   for (Value input : getInputs().drop_front(getNumOthers()))
     if (getElementTypeOrSelf(input.getType()).isInteger(1))
@@ -61,6 +77,10 @@ Value AttentionOp::getBias() {
       getElementTypeOrSelf(getInputs().back().getType()).isInteger(1))
     return Value();
   return getInputs().back();
+}
+
+Value AttentionOp::getBiasGrad() {
+  return isGradient() && getOutputs().size() > 3 ? getOutputs()[3] : Value();
 }
 
 /// The bias, whose dimensions are those of the scores or 1.
@@ -88,6 +108,8 @@ LogicalResult AttentionOp::verify() {
     return emitOpError() << "does not know the kind '" << getKind() << "'";
   size_t least = getNumOthers(), outputs = isForward ? 2 : 3;
   size_t count = getInputs().size();
+  if (count > least && getBias() && getBiasGrad())
+    ++outputs;
   if (count < least ||
       count != least + (getMask() ? 1 : 0) + (getBias() ? 1 : 0) ||
       getOutputs().size() != outputs)
@@ -145,11 +167,23 @@ LogicalResult AttentionOp::verify() {
     return failure();
   if (getBias() && failed(verifyBias(*this, q, k))) // attention C3
     return failure();
+  Value biasGrad = getBiasGrad();
+  if (biasGrad &&
+      failed(expect(biasGrad, "db", // attention C3
+                    cast<ShapedType>(getBias().getType()).getShape(),
+                    Float32Type::get(getContext()))))
+    return failure();
   if (!isAttentionSupported(q, k)) // attention C4
     return emitOpError() << "expects bf16 or f16, a size of heads that is a "
                             "multiple of 16 up to 128, at least one and at "
                             "most 2^22 rows and columns, got "
                          << q << " and " << k;
+  if (biasGrad && !isBiasGradSupported( // attention C4
+                      q, k, cast<ShapedType>(biasGrad.getType())))
+    return emitOpError() << "expects a bias with an element for each row and "
+                            "column, and less than 2^31 tiles of it, for 'db', "
+                            "got "
+                         << biasGrad.getType();
   if (!std::isfinite(getScale().convertToDouble()))
     return emitOpError() << "expects a finite scale, got " << getScaleAttr();
   return verifySpans(*this); // attention C5

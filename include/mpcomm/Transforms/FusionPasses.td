@@ -35,7 +35,8 @@ def FuseAttentionPass : Pass<"mpcomm-fuse-attention", "::mlir::ModuleOp"> {
     - one `arith.select` by a mask of query rows and key rows, broadcast over
       samples and heads, which replaces excluded elements by -inf;
     - one `arith.addf` of a mask (`bias`) after all factors, before or after the
-      select, broadcast over any dimensions, whose gradient nobody computes;
+      select, broadcast over any dimensions; its gradient is a sum over the
+      dimensions that it lacks, or it has none;
     - `softmax` along the keys, and `dot_general` with the values;
     - `extf`, `truncf` and `transpose` between any of them.
 
@@ -71,7 +72,7 @@ def FuseAttentionPass : Pass<"mpcomm-fuse-attention", "::mlir::ModuleOp"> {
 
     Counts: a passed remark `FusedAttention` for each attention (samples, heads,
     rows, depth, whether masked, whether with a bias, whether with its gradient,
-    bytes of scores that are not kept), a missed remark `AttentionNotFused` with
+    bytes of scores that are not kept, whether the bias is trained), a missed remark `AttentionNotFused` with
     the reason for each softmax between two products that is not fused.
   }];
   let options = [

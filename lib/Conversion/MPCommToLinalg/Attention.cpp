@@ -71,12 +71,17 @@ public:
           builder, scores,
           BroadcastInDimOp::create(builder, scores.getType(),
                                    cast(bias, sumType), Dims{0, 1, 2, 3}));
+    return kept(scores, lowest(::cast<RankedTensorType>(scores.getType())));
+  }
+
+  /// `scores` where the mask keeps them, else `others`.
+  Value kept(Value scores, Value others) {
     if (!op.getMask())
       return scores;
     auto type = ::cast<RankedTensorType>(scores.getType());
     Value mask = BroadcastInDimOp::create(
         builder, type.clone(builder.getI1Type()), op.getMask(), Dims{2, 3});
-    return arith::SelectOp::create(builder, mask, scores, lowest(type));
+    return arith::SelectOp::create(builder, mask, scores, others);
   }
 
   Value scaled(Value scores) {
@@ -98,8 +103,7 @@ public:
                               lowest(::cast<RankedTensorType>(most.getType())));
     isNone = BroadcastInDimOp::create(builder, type.clone(builder.getI1Type()),
                                       isNone, Dims{0, 1, 2});
-    return arith::SelectOp::create(
-        builder, isNone, splat(type, builder.getFloatAttr(sumType, 0)), result);
+    return arith::SelectOp::create(builder, isNone, zeros(type), result);
   }
 
   /// The logarithm of each row's sum of exponentials; with a bias in two parts.
@@ -123,6 +127,10 @@ public:
 
   Value cast(Value value, Type type) {
     return castFloat(builder, builder.getLoc(), value, type);
+  }
+
+  Value zeros(RankedTensorType type) {
+    return splat(type, builder.getFloatAttr(sumType, 0));
   }
 
 private:
@@ -171,13 +179,36 @@ struct WriteAttentionGrad : public OpRewritePattern<AttentionGradOp> {
     Writer<AttentionGradOp> writer(op, rewriter);
     Value probabilities = writer.probabilities(writer.scores());
     Value grad = writer.scoresOf(op.getGrad(), op.getValue());
-    Value scores = writer.scaled(
+    Value ofBiased =
         SoftmaxGradOp::create(writer.builder, grad.getType(), grad,
-                              probabilities, rewriter.getI64IntegerAttr(3)));
-    rewriter.replaceOp(op, {writer.rowsOf(scores, 3, op.getKey()),
-                            writer.rowsOf(scores, 2, op.getQuery()),
-                            writer.rowsOf(probabilities, 2, op.getGrad())});
+                              probabilities, rewriter.getI64IntegerAttr(3));
+    Value scores = writer.scaled(ofBiased);
+    SmallVector<Value> results{writer.rowsOf(scores, 3, op.getKey()),
+                               writer.rowsOf(scores, 2, op.getQuery()),
+                               writer.rowsOf(probabilities, 2, op.getGrad())};
+    if (Value biasGrad = op.getBiasGrad()) {
+      // Without `safe`, rows that the mask excludes as a whole are NaN.
+      auto type = ::cast<RankedTensorType>(ofBiased.getType());
+      Value kept =
+          op.getSafe() ? ofBiased : writer.kept(ofBiased, writer.zeros(type));
+      results.push_back(sumTo(writer.builder, biasGrad.getType(), kept));
+    }
+    rewriter.replaceOp(op, results);
     return success();
+  }
+
+private:
+  /// The sum over the dimensions of which `type` has one element.
+  static Value sumTo(ImplicitLocOpBuilder &builder, Type type, Value scores) {
+    ArrayRef<int64_t> shape = ::cast<RankedTensorType>(type).getShape();
+    SmallVector<int64_t> dims;
+    for (auto [dim, size] :
+         llvm::enumerate(::cast<RankedTensorType>(scores.getType()).getShape()))
+      if (size != shape[dim])
+        dims.push_back(static_cast<int64_t>(dim));
+    if (!dims.empty())
+      scores = ReduceOp::create(builder, Reduction::Sum, scores, dims);
+    return reshapeTo(builder, builder.getLoc(), scores, shape);
   }
 };
 
@@ -211,6 +242,12 @@ template <typename Op> struct CallAttention : public OpRewritePattern<Op> {
       Type element = getElementTypeOrSelf(bias.getType());
       if (!element.isF32() && !element.isBF16() && !element.isF16())
         return rewriter.notifyMatchFailure(op, "no kernel takes its bias");
+      if (op->getNumResults() > 3 &&
+          !mprt::isBiasGradSupported(op.getQuery().getType(),
+                                     op.getKey().getType(),
+                                     ::cast<ShapedType>(bias.getType())))
+        return rewriter.notifyMatchFailure(op, "no kernel sums up its bias's "
+                                               "gradient");
     }
     SmallVector<Value> outputs;
     for (Type result : op->getResultTypes()) {

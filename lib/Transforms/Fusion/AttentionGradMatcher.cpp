@@ -39,11 +39,76 @@ bool AttentionMatcher::readScoresGradientProduct(DotGeneralOp op, bool isLhs,
   return true;
 }
 
-/// From the softmax's gradient down to the products with keys and queries.
+/// Whether `user` puts zeros where the mask of the forward pass leaves out,
+/// where there are zeros already.
+bool AttentionMatcher::isZeroedByMask(Operation *user, Value current,
+                                      const Labels &labels) {
+  auto select = dyn_cast<arith::SelectOp>(user);
+  if (!select)
+    return false;
+  bool isInverted = select.getFalseValue() == current;
+  Value other = isInverted ? select.getTrueValue() : select.getFalseValue();
+  if (auto broadcast = other.getDefiningOp<BroadcastInDimOp>())
+    other = broadcast.getInput();
+  return matchPattern(other, m_AnyZeroFloat()) &&
+         isMask(select.getCondition(), labels, isInverted);
+}
+
+/// Whether the bias differs along a dimension of the scores.
+bool AttentionMatcher::isOfBias(int64_t label) const {
+  return scoresType.getDimSize(label) == 1 ||
+         llvm::is_contained(bias->sourceLabels, std::optional<int64_t>(label));
+}
+
+/// Whether a sum that leaves `labels` is over what the bias lacks, and no more.
+bool AttentionMatcher::isSumForBias(const Labels &labels) const {
+  return llvm::all_of(llvm::seq<int64_t>(0, numBatch + 2), [&](int64_t label) {
+    return scoresType.getDimSize(label) == 1 ||
+           llvm::is_contained(labels, label) == isOfBias(label);
+  });
+}
+
+/// A reader of gradients of scores, or of a sum of them, that is neither a
+/// product nor part of the scores: it makes the gradient of the bias, or reads
+/// it.
+bool AttentionMatcher::readBiasGradient(Value current, const Labels &labels,
+                                        double factor, Operation *user) {
+  if (!isOfBias(queryLabel) || !isOfBias(keyLabel))
+    return fail("the mask that is added needs a gradient, and is the same for "
+                "all rows or for all columns");
+  auto reduce = dyn_cast<ReduceOp>(user);
+  if (isSumForBias(labels)) {
+    // Its other readers, unless they are products, get the same.
+    if (llvm::none_of(biasGrads, [&](const BiasGradient &known) {
+          return known.value == current;
+        }))
+      biasGrads.push_back({current, labels, factor});
+    return true;
+  }
+  if (!reduce || reduce.getReduction() != Reduction::Sum)
+    return fail("the mask that is added needs a gradient: the gradients of "
+                "scores have another user, " +
+                user->getName().getStringRef());
+  Labels rest;
+  for (auto [dim, label] : llvm::enumerate(labels))
+    if (!llvm::is_contained(reduce.getDims(), static_cast<int64_t>(dim)))
+      rest.push_back(label);
+    else if (scoresType.getDimSize(label) != 1 && isOfBias(label))
+      return fail("the mask that is added needs a gradient, and the gradients "
+                  "of scores are summed over more than it is the same for");
+  if (!isSumForBias(rest))
+    return readScoresGradient(reduce, rest, factor);
+  biasGrads.push_back({reduce, rest, factor});
+  return true;
+}
+
+/// From the softmax's gradient down to the products with keys and queries, and
+/// to the gradient of the bias. Of a sum, `labels` are fewer.
 bool AttentionMatcher::readScoresGradient(Value current, const Labels &labels,
                                           double factor) {
   if (!follow())
     return false;
+  bool isWhole = static_cast<int64_t>(labels.size()) == numBatch + 2;
   for (OpOperand &use : current.getUses()) {
     Operation *user = use.getOwner();
     Value scaled;
@@ -59,25 +124,19 @@ bool AttentionMatcher::readScoresGradient(Value current, const Labels &labels,
                number && scaled == current) {
       if (!readScoresGradient(user->getResult(0), labels, factor * *number))
         return false;
-    } else if (auto select = dyn_cast<arith::SelectOp>(user)) {
-      // What the mask leaves out is zero already.
-      bool isInverted = select.getFalseValue() == current;
-      Value other = isInverted ? select.getTrueValue() : select.getFalseValue();
-      if (auto broadcast = other.getDefiningOp<BroadcastInDimOp>())
-        other = broadcast.getInput();
-      if (!matchPattern(other, m_AnyZeroFloat()) ||
-          !isMask(select.getCondition(), labels, isInverted))
-        return fail("the backward pass has another mask than the forward pass");
-      if (!readScoresGradient(select, labels, factor))
+    } else if (isWhole && isZeroedByMask(user, current, labels)) {
+      if (!readScoresGradient(user->getResult(0), labels, factor))
         return false;
-    } else if (auto product = dyn_cast<DotGeneralOp>(user)) {
+    } else if (auto product = dyn_cast<DotGeneralOp>(user);
+               product && isWhole) {
       if (!readScoresGradientProduct(product, use.getOperandNumber() == 0,
                                      labels, factor))
         return false;
     } else if (bias) {
-      return fail("the mask that is added needs a gradient: the gradients of "
-                  "scores have another user, " +
-                  user->getName().getStringRef());
+      if (!readBiasGradient(current, labels, factor, user))
+        return false;
+    } else if (isa<arith::SelectOp>(user)) {
+      return fail("the backward pass has another mask than the forward pass");
     } else {
       return failUser("gradients of scores", user);
     }

@@ -79,6 +79,14 @@ struct AttentionBias {
   llvm::SmallVector<mlir::Type> casts;
 };
 
+/// What the step makes of the gradients of scores for the gradient of the bias:
+/// their sum over the dimensions that the bias lacks, times a factor.
+struct BiasGradient {
+  mlir::Value value;
+  Labels labels; ///< of its dimensions
+  double factor = 1;
+};
+
 class AttentionMatcher {
 public:
   explicit AttentionMatcher(SoftmaxOp softmax) : softmax(softmax) {}
@@ -108,6 +116,7 @@ public:
   bool hasGradient() const { return bool(grad.value); }
   RowOperand grad;
   RowProduct queryGrad, keyGrad, valueGrad;
+  llvm::SmallVector<BiasGradient> biasGrads;
   /// The first op of it, before which the gradients can be computed.
   mlir::Operation *firstOfGradient = nullptr;
 
@@ -134,6 +143,12 @@ private:
                           double factor);
   bool readScoresGradientProduct(DotGeneralOp op, bool isLhs,
                                  const Labels &labels, double factor);
+  bool isZeroedByMask(mlir::Operation *user, mlir::Value current,
+                      const Labels &labels);
+  bool readBiasGradient(mlir::Value current, const Labels &labels,
+                        double factor, mlir::Operation *user);
+  bool isOfBias(int64_t label) const;
+  bool isSumForBias(const Labels &labels) const;
   std::optional<LabelledProduct> readProduct(DotGeneralOp op, bool isLhs,
                                              const Labels &labels);
   bool setGrad(const RowOperand &found);

@@ -117,7 +117,9 @@ private:
   void takeFactor(RowOperand &operand, RowProduct &gradient);
   Value getMask(OpBuilder &builder) const;
   bool isBiasOfSomeBatch() const;
+  SmallVector<int64_t> getScoresLabels() const;
   Value getBias(OpBuilder &builder) const;
+  void replaceBiasGrads(OpBuilder &builder, Value biasGrad) const;
   void replace(OpBuilder &builder, RowProduct product, Value rows,
                int64_t rowLabel) const;
   void eraseDead(ArrayRef<Operation *> ops) const;
@@ -280,13 +282,8 @@ bool AttentionFuser::isBiasOfSomeBatch() const {
   return isAny && !isAll;
 }
 
-/// The bias as the op wants it, [B, H, Sq, Sk] or ones; null where there is
-/// none.
-Value AttentionFuser::getBias(OpBuilder &builder) const {
-  if (!found.bias)
-    return Value();
-  const AttentionBias &bias = *found.bias;
-  Location loc = bias.source.getLoc();
+/// The labels of scores in the order of the op's.
+SmallVector<int64_t> AttentionFuser::getScoresLabels() const {
   SmallVector<int64_t> order;
   if (form.isFlat)
     llvm::append_range(order, llvm::seq<int64_t>(0, found.getNumBatch()));
@@ -295,6 +292,17 @@ Value AttentionFuser::getBias(OpBuilder &builder) const {
   else
     order = {form.head};
   order.append({found.getQueryLabel(), found.getKeyLabel()});
+  return order;
+}
+
+/// The bias as the op wants it, [B, H, Sq, Sk] or ones; null where there is
+/// none.
+Value AttentionFuser::getBias(OpBuilder &builder) const {
+  if (!found.bias)
+    return Value();
+  const AttentionBias &bias = *found.bias;
+  Location loc = bias.source.getLoc();
+  SmallVector<int64_t> order = getScoresLabels();
   // A last cast to a wider type, the op makes itself.
   Value value = bias.source;
   ArrayRef<Type> casts = bias.casts;
@@ -332,6 +340,39 @@ Value AttentionFuser::getBias(OpBuilder &builder) const {
   return reshapeTo(builder, loc, value, whole);
 }
 
+/// Makes what the step makes of gradients of scores from the bias's gradient.
+void AttentionFuser::replaceBiasGrads(OpBuilder &builder,
+                                      Value biasGrad) const {
+  SmallVector<int64_t> present, sizes;
+  for (int64_t label : getScoresLabels())
+    if (llvm::is_contained(found.bias->sourceLabels,
+                           std::optional<int64_t>(label))) {
+      present.push_back(label);
+      sizes.push_back(found.scoresType.getDimSize(label));
+    }
+  Location loc = biasGrad.getLoc();
+  biasGrad = reshapeTo(builder, loc, biasGrad, sizes);
+  for (const BiasGradient &read : found.biasGrads) {
+    SmallVector<int64_t> dims;
+    for (int64_t label : read.labels)
+      if (auto place = llvm::find(present, label); place != present.end())
+        dims.push_back(place - present.begin());
+    Value value = transpose(builder, biasGrad, dims);
+    if (read.factor != 1) {
+      RankedTensorType type = typeOf(value);
+      auto factor = arith::ConstantOp::create(
+          builder, loc,
+          DenseElementsAttr::get(
+              type, builder.getFloatAttr(type.getElementType(), read.factor)));
+      value = arith::MulFOp::create(builder, loc, value, factor);
+    }
+    RankedTensorType type = typeOf(read.value);
+    value = castFloat(builder, loc, value, type.getElementType());
+    Value old = read.value;
+    old.replaceAllUsesWith(reshapeTo(builder, loc, value, type.getShape()));
+  }
+}
+
 //===----------------------------------------------------------------------===//
 // The ops
 //===----------------------------------------------------------------------===//
@@ -366,20 +407,27 @@ AttentionOp AttentionFuser::run() {
   auto attention = AttentionOp::create(builder, found.output.op.getLoc(), query,
                                        key, value, mask, bias, scale, safe);
   replace(builder, found.output, attention.getResult(), found.getQueryLabel());
+  SmallVector<Operation *> makers;
   if (found.hasGradient()) {
     builder.setInsertionPoint(found.firstOfGradient);
     Value grad = form.getRows(builder, found.grad);
     auto gradient = AttentionGradOp::create(
         builder, found.firstOfGradient->getLoc(), grad, query, key, value,
-        attention.getResult(), attention.getLse(), mask, bias, scale, safe);
+        attention.getResult(), attention.getLse(), mask, bias, scale, safe,
+        found.biasGrads.empty() ? UnitAttr() : builder.getUnitAttr());
     replace(builder, found.queryGrad, gradient.getQueryGrad(),
             found.getQueryLabel());
     replace(builder, found.keyGrad, gradient.getKeyGrad(), found.getKeyLabel());
     replace(builder, found.valueGrad, gradient.getValueGrad(),
             found.getKeyLabel());
+    for (const BiasGradient &read : found.biasGrads)
+      makers.push_back(read.value.getDefiningOp());
+    if (!makers.empty())
+      replaceBiasGrads(builder, gradient.getBiasGrad());
   }
   eraseDead({found.output.op, found.valueGrad.op, found.queryGrad.op,
              found.keyGrad.op});
+  eraseDead(makers);
   return attention;
 }
 
@@ -446,6 +494,7 @@ void FuseAttention::fuse(func::FuncOp function, SoftmaxOp op) {
     return;
   int64_t bytes = mpcomm::detail::countBytes(found.scoresType);
   bool hasGradient = found.hasGradient();
+  bool isBiasTrained = !found.biasGrads.empty();
   AttentionOp attention = fuser.run();
   ArrayRef<int64_t> shape = attention.getQuery().getType().getShape();
   remark::passed(loc, named("FusedAttention"))
@@ -455,5 +504,6 @@ void FuseAttention::fuse(func::FuncOp function, SoftmaxOp op) {
       << remark::metric("masked", attention.getMask() ? 1 : 0)
       << remark::metric("biased", attention.getBias() ? 1 : 0)
       << remark::metric("gradient", hasGradient ? 1 : 0)
-      << remark::metric("scoresBytes", bytes);
+      << remark::metric("scoresBytes", bytes)
+      << remark::metric("trainedBias", isBiasTrained ? 1 : 0);
 }

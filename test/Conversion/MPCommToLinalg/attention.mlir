@@ -86,3 +86,39 @@ func.func @fixed_mask(%q: tensor<2x8x3x16xbf16>, %x: tensor<8xi64>) -> (tensor<2
   %p, %k = mpcomm.attention %q, %q, %q mask %n scale = 0.25 : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<8x8xi1>) -> (tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>)
   return %o, %p : tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>
 }
+
+// The gradient of a bias is the sum of the gradients of scores, not rounded and
+// not scaled, over samples.
+// CHECK-LABEL: func.func @bias_grad(
+// CUDA: mprt.attention "attention_grad" {{.*}} ins({{.*}}, tensor<1x3x8x8xbf16>) outs({{.*}}, tensor<1x3x8x8xf32>)
+// HOST: linalg.contract
+// HOST: linalg.contract
+// HOST: linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "parallel", "parallel"]} ins(%{{.*}} : tensor<2x3x8x8xf32>) outs(%{{.*}} : tensor<3x8x8xf32>)
+// CHECK: return
+func.func @bias_grad(%q: tensor<2x8x3x16xbf16>, %l: tensor<2x3x8x2xf32>, %b: tensor<1x3x8x8xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<1x3x8x8xf32>) {
+  %dq, %dk, %dv, %db = mpcomm.attention_grad %q, %q, %q, %q, %q, %l bias %b scale = 0.25 bias_grad : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>, tensor<1x3x8x8xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<1x3x8x8xf32>)
+  return %dq, %db : tensor<2x8x3x16xbf16>, tensor<1x3x8x8xf32>
+}
+
+// No kernel sums over rows.
+// CHECK-LABEL: func.func @bias_grad_of_columns(
+// CHECK-NOT: mprt.attention
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "reduction", "reduction", "parallel"]}
+// CHECK: return
+func.func @bias_grad_of_columns(%q: tensor<2x8x3x16xbf16>, %l: tensor<2x3x8x2xf32>, %b: tensor<2x1x1x8xf32>) -> (tensor<2x8x3x16xbf16>, tensor<2x1x1x8xf32>) {
+  %dq, %dk, %dv, %db = mpcomm.attention_grad %q, %q, %q, %q, %q, %l bias %b scale = 0.25 bias_grad : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>, tensor<2x1x1x8xf32>) -> (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x1x1x8xf32>)
+  return %dq, %db : tensor<2x8x3x16xbf16>, tensor<2x1x1x8xf32>
+}
+
+// A row that the mask excludes as a whole is NaN, but for the bias, whose
+// gradient is zero there.
+// CHECK-LABEL: func.func @masked_bias_grad(
+// HOST-COUNT-4: linalg.contract
+// HOST-NOT: linalg.contract
+// HOST: arith.select %{{.*}}, %{{.*}}, %{{.*}} : f32
+// HOST: linalg.generic {{.*}} iterator_types = ["reduction", "parallel", "parallel", "parallel"]}
+// CHECK: return
+func.func @masked_bias_grad(%q: tensor<2x8x3x16xbf16>, %l: tensor<2x3x8x2xf32>, %m: tensor<8x8xi1>, %b: tensor<1x3x8x8xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<1x3x8x8xf32>) {
+  %dq, %dk, %dv, %db = mpcomm.attention_grad %q, %q, %q, %q, %q, %l mask %m bias %b scale = 0.25 bias_grad : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>, tensor<8x8xi1>, tensor<1x3x8x8xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<1x3x8x8xf32>)
+  return %dq, %dk, %dv, %db : tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<1x3x8x8xf32>
+}

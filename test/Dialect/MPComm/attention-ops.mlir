@@ -42,3 +42,15 @@ func.func @bias(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xbf16>, %m: tensor
   %dq, %dk, %dv = mpcomm.attention_grad %q, %q, %k, %k, %q, %l mask %m bias %c scale = 1.0 safe : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>, tensor<8x6xi1>, tensor<2x3x8x6xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>)
   return
 }
+
+// With `bias_grad` there is a fourth result, of the bias's shape, in the type
+// of sums.
+// CHECK-LABEL: func.func @bias_grad
+func.func @bias_grad(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xbf16>, %m: tensor<8x6xi1>, %b: tensor<1x3x8x6xbf16>, %l: tensor<2x3x8x2xf32>,
+                     %w: tensor<1x4x2x5xf64>, %c: tensor<1x1x1x4xf32>, %n: tensor<1x2x4x2xf64>) {
+  // CHECK: mpcomm.attention_grad %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} mask %{{.*}} bias %{{.*}} scale = 1.000000e+00 safe bias_grad : {{.*}} -> (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<1x3x8x6xf32>)
+  %dq, %dk, %dv, %db = mpcomm.attention_grad %q, %q, %k, %k, %q, %l mask %m bias %b scale = 1.0 safe bias_grad : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>, tensor<8x6xi1>, tensor<1x3x8x6xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<1x3x8x6xf32>)
+  // CHECK: mpcomm.attention_grad {{.*}} bias_grad : {{.*}} -> (tensor<1x4x2x5xf64>, tensor<1x4x2x5xf64>, tensor<1x4x2x5xf64>, tensor<1x1x1x4xf64>)
+  %0, %1, %2, %3 = mpcomm.attention_grad %w, %w, %w, %w, %w, %n bias %c scale = 1.0 bias_grad : (tensor<1x4x2x5xf64>, tensor<1x4x2x5xf64>, tensor<1x4x2x5xf64>, tensor<1x4x2x5xf64>, tensor<1x4x2x5xf64>, tensor<1x2x4x2xf64>, tensor<1x1x1x4xf32>) -> (tensor<1x4x2x5xf64>, tensor<1x4x2x5xf64>, tensor<1x4x2x5xf64>, tensor<1x1x1x4xf64>)
+  return
+}

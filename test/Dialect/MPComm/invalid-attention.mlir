@@ -161,3 +161,32 @@ func.func @attention_grad_c3_bias(%g: tensor<2x8x3x16xbf16>, %q: tensor<2x8x3x16
   %0, %1, %2 = mpcomm.attention_grad %g, %q, %k, %v, %o, %l bias %b scale = 1.0 : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>, tensor<1x1x8x6xf32>) -> (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>)
   return
 }
+
+// -----
+
+func.func @attention_grad_c4(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xbf16>, %l: tensor<2x3x8xf32>) {
+  // expected-error @below {{expects a bias whose gradient 'bias_grad' asks for}}
+  // expected-error @below {{failed to infer returned types}}
+  %0, %1, %2, %3 = mpcomm.attention_grad %q, %q, %k, %k, %q, %l scale = 1.0 bias_grad : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8xf32>) -> (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<1x3x8x6xf32>)
+  return
+}
+
+// -----
+
+// The bias's gradient is in the type of sums.
+func.func @attention_grad_bias_grad(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xbf16>, %l: tensor<2x3x8x2xf32>, %b: tensor<1x3x8x6xbf16>) {
+  // expected-error @below {{inferred type(s)}}
+  // expected-error @below {{failed to infer returned types}}
+  %0, %1, %2, %3 = mpcomm.attention_grad %q, %q, %k, %k, %q, %l bias %b scale = 1.0 bias_grad : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>, tensor<1x3x8x6xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<1x3x8x6xbf16>)
+  return
+}
+
+// -----
+
+// Without `bias_grad` there are three results.
+func.func @attention_grad_results(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x6x3x16xbf16>, %l: tensor<2x3x8x2xf32>, %b: tensor<1x3x8x6xbf16>) {
+  // expected-error @below {{inferred type(s)}}
+  // expected-error @below {{failed to infer returned types}}
+  %0, %1, %2, %3 = mpcomm.attention_grad %q, %q, %k, %k, %q, %l bias %b scale = 1.0 : (tensor<2x8x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x8x3x16xbf16>, tensor<2x3x8x2xf32>, tensor<1x3x8x6xbf16>) -> (tensor<2x8x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<2x6x3x16xbf16>, tensor<1x3x8x6xf32>)
+  return
+}

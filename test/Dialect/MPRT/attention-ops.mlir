@@ -35,3 +35,12 @@ func.func @bias(%q: memref<2x8x3x16xbf16>, %k: memref<2x9x3x16xbf16>, %l: memref
   mprt.attention "attention_grad" scale = 0.25 ins(%q, %q, %k, %k, %q, %l, %m, %b : memref<2x8x3x16xbf16>, memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x8x3x16xbf16>, memref<2x3x8x2xf32>, memref<8x9xi1>, memref<1x3x1x9xf16>) outs(%q, %k, %k : memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>)
   return
 }
+
+// The gradient of a bias, which is the same for all batches, into a part of a
+// larger buffer.
+// CHECK-LABEL: func.func @bias_grad(
+func.func @bias_grad(%q: memref<2x8x3x16xbf16>, %k: memref<2x9x3x16xbf16>, %l: memref<2x3x8x2xf32>, %b: memref<1x3x8x9xbf16>, %d: memref<1x3x8x9xf32, strided<[240, 80, 10, 1]>>) {
+  // CHECK: mprt.attention "attention_grad" scale = 2.500000e-01 ins({{.*}} memref<1x3x8x9xbf16>) outs({{.*}} memref<1x3x8x9xf32, strided<[240, 80, 10, 1]>>)
+  mprt.attention "attention_grad" scale = 0.25 ins(%q, %q, %k, %k, %q, %l, %b : memref<2x8x3x16xbf16>, memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x8x3x16xbf16>, memref<2x3x8x2xf32>, memref<1x3x8x9xbf16>) outs(%q, %k, %k, %d : memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>, memref<1x3x8x9xf32, strided<[240, 80, 10, 1]>>)
+  return
+}

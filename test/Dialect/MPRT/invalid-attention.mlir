@@ -200,3 +200,46 @@ func.func @attention_c3_bias_lse(%q: memref<2x8x4x16xbf16>, %k: memref<2x9x4x16x
   mprt.attention "attention" scale = 0.25 ins(%q, %k, %k, %b : memref<2x8x4x16xbf16>, memref<2x9x4x16xbf16>, memref<2x9x4x16xbf16>, memref<1x1x8x9xf32>) outs(%q, %l : memref<2x8x4x16xbf16>, memref<2x4x8xf32>)
   return
 }
+
+// -----
+
+// One gradient of the bias at most.
+func.func @attention_c1_bias_grads(%q: memref<2x8x3x16xbf16>, %k: memref<2x9x3x16xbf16>, %l: memref<2x3x8x2xf32>, %b: memref<1x3x8x9xf32>, %d: memref<1x3x8x9xf32>) {
+  // expected-error @below {{and 4 outputs for 'attention_grad', got 7 and 5}}
+  mprt.attention "attention_grad" scale = 0.25 ins(%q, %q, %k, %k, %q, %l, %b : memref<2x8x3x16xbf16>, memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x8x3x16xbf16>, memref<2x3x8x2xf32>, memref<1x3x8x9xf32>) outs(%q, %k, %k, %d, %d : memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>, memref<1x3x8x9xf32>, memref<1x3x8x9xf32>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_bias_grad(%q: memref<2x8x3x16xbf16>, %k: memref<2x9x3x16xbf16>, %l: memref<2x3x8x2xf32>, %b: memref<1x3x8x9xbf16>, %d: memref<1x3x8x9xbf16>) {
+  // expected-error @below {{expects 'db' of 'tensor<1x3x8x9xf32>', got 'memref<1x3x8x9xbf16>'}}
+  mprt.attention "attention_grad" scale = 0.25 ins(%q, %q, %k, %k, %q, %l, %b : memref<2x8x3x16xbf16>, memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x8x3x16xbf16>, memref<2x3x8x2xf32>, memref<1x3x8x9xbf16>) outs(%q, %k, %k, %d : memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>, memref<1x3x8x9xbf16>)
+  return
+}
+
+// -----
+
+func.func @attention_c3_bias_grad_shape(%q: memref<2x8x3x16xbf16>, %k: memref<2x9x3x16xbf16>, %l: memref<2x3x8x2xf32>, %b: memref<1x3x8x9xbf16>, %d: memref<2x3x8x9xf32>) {
+  // expected-error @below {{expects 'db' of 'tensor<1x3x8x9xf32>', got 'memref<2x3x8x9xf32>'}}
+  mprt.attention "attention_grad" scale = 0.25 ins(%q, %q, %k, %k, %q, %l, %b : memref<2x8x3x16xbf16>, memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x8x3x16xbf16>, memref<2x3x8x2xf32>, memref<1x3x8x9xbf16>) outs(%q, %k, %k, %d : memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x3x8x9xf32>)
+  return
+}
+
+// -----
+
+// Kernels do not sum up rows.
+func.func @attention_c4_bias_grad(%q: memref<2x8x3x16xbf16>, %k: memref<2x9x3x16xbf16>, %l: memref<2x3x8x2xf32>, %b: memref<1x3x1x9xf32>, %d: memref<1x3x1x9xf32>) {
+  // expected-error @below {{expects a bias with an element for each row and column, and less than 2^31 tiles of it, for 'db', got 'memref<1x3x1x9xf32>'}}
+  mprt.attention "attention_grad" scale = 0.25 ins(%q, %q, %k, %k, %q, %l, %b : memref<2x8x3x16xbf16>, memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x8x3x16xbf16>, memref<2x3x8x2xf32>, memref<1x3x1x9xf32>) outs(%q, %k, %k, %d : memref<2x8x3x16xbf16>, memref<2x9x3x16xbf16>, memref<2x9x3x16xbf16>, memref<1x3x1x9xf32>)
+  return
+}
+
+// -----
+
+// 2^32 tiles.
+func.func @attention_c4_bias_tiles(%q: memref<1x4194304x1x16xbf16>, %l: memref<1x1x4194304x2xf32>, %b: memref<1x1x4194304x4194304xbf16>, %d: memref<1x1x4194304x4194304xf32>) {
+  // expected-error @below {{and less than 2^31 tiles of it, for 'db'}}
+  mprt.attention "attention_grad" scale = 0.25 ins(%q, %q, %q, %q, %q, %l, %b : memref<1x4194304x1x16xbf16>, memref<1x4194304x1x16xbf16>, memref<1x4194304x1x16xbf16>, memref<1x4194304x1x16xbf16>, memref<1x4194304x1x16xbf16>, memref<1x1x4194304x2xf32>, memref<1x1x4194304x4194304xbf16>) outs(%q, %q, %q, %d : memref<1x4194304x1x16xbf16>, memref<1x4194304x1x16xbf16>, memref<1x4194304x1x16xbf16>, memref<1x1x4194304x4194304xf32>)
+  return
+}

@@ -19,7 +19,8 @@ is rounded. Hence, to first order:
   gradients of probabilities     g = u P + D w; less their row's mean 2 g + 2 e P
   gradients of scores            d = scale (2 e G + 2 g + 2 e P + u G), relative to p
 A sum over a row has weights p that add up to 1, one over a column to at most C; each is
-rounded once. A fifth is added for higher orders."""
+rounded once. The gradient of the bias, which is the same for all heads, is a sum over heads of gradients
+that are neither scaled nor rounded, with weights of at most A. A fifth is added for higher orders."""
 
 import math
 import os
@@ -54,6 +55,9 @@ def tensor(shape, element):
 def make_step(element, masked, biased, safe):
     """The step: buffers of f32 come in, and what the ops give goes out."""
     RESULTS["lse"] = (B, H, SQ, 2) if biased else (B, H, SQ)
+    RESULTS.pop("da", None)
+    if biased:
+        RESULTS["da"] = INPUTS["a"]
     lines, arguments = [], ['%b: tensor<1xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "b"}']
     for name, shape in INPUTS.items():
         arguments.append('%%%s: %s {mpcomm.role = #mpcomm.role<buffer>, mpcomm.name = "%s"}'
@@ -70,13 +74,15 @@ def make_step(element, masked, biased, safe):
     lines.append("%%m.n = arith.cmpf one, %%m, %%zero : %s" % tensor(INPUTS["m"], "f32"))
     word, last = (" mask %m.n", ", " + mask) if masked else ("", "")
     safely = " safe" * safe
+    grads, of_bias = "%dq.n, %dk.n, %dv.n", ""
     if biased:
         word, last = word + " bias %a", last + ", " + tensor(INPUTS["a"], "f32")
+        grads, of_bias = grads + ", %da", ", " + tensor(INPUTS["a"], "f32")
     lines.append("%%out.n, %%lse = mpcomm.attention %%q.n, %%k.n, %%v.n%s scale = %r%s : (%s, %s, %s%s) -> (%s, %s)"
                  % (word, SCALE, safely, q, k, k, last, q, lse))  # fmt: skip
-    lines.append("%%dq.n, %%dk.n, %%dv.n = mpcomm.attention_grad %%g.n, %%q.n, %%k.n, %%v.n, %%out.n, %%lse%s scale = %r%s "
-                 ": (%s, %s, %s, %s, %s, %s%s) -> (%s, %s, %s)"
-                 % (word, SCALE, safely, q, q, k, k, q, lse, last, q, k, k))  # fmt: skip
+    lines.append("%s = mpcomm.attention_grad %%g.n, %%q.n, %%k.n, %%v.n, %%out.n, %%lse%s scale = %r%s%s "
+                 ": (%s, %s, %s, %s, %s, %s%s) -> (%s, %s, %s%s)"
+                 % (grads, word, SCALE, safely, " bias_grad" * biased, q, q, k, k, q, lse, last, q, k, k, of_bias))  # fmt: skip
     for name in ("out", "dq", "dk", "dv"):
         narrow, wide = tensor(RESULTS[name], element), tensor(RESULTS[name], "f32")
         lines.append("%%%s = arith.extf %%%s.n : %s to %s" % (name, name, narrow, wide))
@@ -108,7 +114,7 @@ def at(values, shape, *index):
 def compute(inputs, masked, biased):
     """The formulas of the ops, and the sizes that bounds need."""
     largest = {"S": 0.0, "P": 0.0, "G": 0.0}
-    columns = [0.0] * (B * H * SK)
+    columns, places = [0.0] * (B * H * SK), [0.0] * (B * SQ * SK)
     results = {name: [0.0] * math.prod(shape) for name, shape in RESULTS.items()}
 
     def row(name, b, i, h):
@@ -147,17 +153,20 @@ def compute(inputs, masked, biased):
                     largest[name] = max([largest[name]] + [abs(x) for x in values])
                 for j in kept:
                     columns[(b * H + h) * SK + j] += p[j]
+                    places[(b * SQ + i) * SK + j] += p[j]
+                    if biased:
+                        add("da", p[j] * (dp[j] - mean), b, 0, i, j)
                     ds = SCALE * p[j] * (dp[j] - mean)
                     for d in range(D):
                         add("out", p[j] * row("v", b, j, h)[d], b, i, h, d)
                         add("dq", ds * row("k", b, j, h)[d], b, i, h, d)
                         add("dk", ds * row("q", b, i, h)[d], b, j, h, d)
                         add("dv", p[j] * row("g", b, i, h)[d], b, j, h, d)
-    largest["C"] = max(columns)
+    largest["C"], largest["A"] = max(columns), max(places)
     return results, largest
 
 
-def get_bounds(u, S, P, G, C):
+def get_bounds(u, S, P, G, C, A):
     w = 2.0**-24 * max(SQ, SK, D)
     e = u * S + SCALE * D * w
     g = u * P + D * w
@@ -168,6 +177,7 @@ def get_bounds(u, S, P, G, C):
         "dq": d,
         "dk": max(1, C) * d,
         "dv": max(1, C) * (2 * e + 2 * u + w),
+        "da": A * (2 * e * G + 2 * g + 2 * e * P + w * G),
     }
     return {name: 1.2 * bound for name, bound in bounds.items()}
 

@@ -38,6 +38,10 @@ f32, and e^-150 of it negligible. m and l = sum exp(x - m) are given apart: m is
 log l by (1 + T) r + Sk e + 2^-21 + 4 e |log l|; in the backward pass P is off by d + the
 rounding of m + 3 e |x - m| + 4 e |log l| + 2^-22.
 
+The gradient of b is the sum of dS over the n scores that have the same b, in f32 and in any order:
+
+  db: sum E + n e sum |dS|
+
 `attention.py ... <seed> [<chip> [<word>]]` runs the cases whose names contain the word, with the
 code of a chip; those for sm_90a are those that warpgroups compute."""
 
@@ -59,7 +63,8 @@ FILLING = 0x3C2A  # of what lies between rows
 
 # Name, type, batch, rows, columns, heads, size, mask, layout, scale; processors, which
 # decide how many rows a block has; perhaps what else there is. A bias has a type, dimensions of
-# those of batch, heads, rows and columns that are not 1, a kind and a layout.
+# those of batch, heads, rows and columns that are not 1, a kind and a layout. If it is trained, its
+# gradient has that layout.
 CASES = [
     ("one", "bf16", 1, 1, 1, 1, 16, None, "plain", None, 132),
     ("row", "f16", 2, 1, 130, 1, 48, "random", "plain", None, 132),
@@ -105,6 +110,19 @@ CASES = [
     ("infinite", "f16", 2, 67, 130, 1, 64, None, "plain", None, 132, {"bias": ("f32", "b1rc", "infinite", "plain")}),
     ("infiniteSafe", "bf16", 1, 67, 70, 2, 64, None, "plain", None, 132,
      {"bias": ("f16", "11rc", "infinite", "plain"), "safe": True}),
+    ("trained", "bf16", 3, 64, 64, 2, 64, None, "plain", None, 2, {"bias": ("f32", "1hrc", "normal", "plain"), "trained": True}),
+    ("trainedAll", "f16", 2, 70, 98, 2, 32, "blocks", "heads", None, 132, {"bias": ("f16", "bhrc", "normal", "plain"), "trained": True}),
+    ("trainedOdd", "bf16", 2, 37, 71, 3, 48, "random", "odd", -0.3, 132, {"bias": ("bf16", "11rc", "normal", "gap"), "trained": True}),
+    ("trainedBatch", "bf16", 2, 130, 65, 2, 128, "causal", "qkv", None, 1, {"bias": ("f32", "b1rc", "normal", "turned"), "trained": True}),
+    ("trainedBatches", "f16", 7, 20, 30, 2, 16, "random", "four", None, 3, {"bias": ("f32", "1hrc", "normal", "plain"), "trained": True, "safe": True}),
+    ("trainedEighty", "bf16", 1, 64, 130, 1, 80, None, "plain", None, 132, {"bias": ("f32", "11rc", "normal", "gap"), "trained": True}),
+    ("trainedWide", "f16", 3, 65, 128, 1, 112, None, "steps", 0.2, 1, {"bias": ("f32", "11rc", "normal", "plain"), "trained": True}),
+    ("trained96", "bf16", 1, 66, 64, 3, 96, "causal", "eight", None, 132, {"bias": ("bf16", "11rc", "normal", "plain"), "trained": True}),
+    ("trainedInfinite", "bf16", 4, 67, 70, 2, 64, None, "plain", None, 132,
+     {"bias": ("f32", "b1rc", "infinite", "plain"), "trained": True}),
+    ("trainedLeast", "f16", 2, 70, 130, 2, 64, "blocks", "plain", None, 132,
+     {"bias": ("f32", "11rc", "least", "plain"), "trained": True}),
+    ("trained128", "bf16", 3, 128, 192, 1, 128, None, "plain", None, 2, {"bias": ("bf16", "11rc", "normal", "plain"), "trained": True}),
 ]  # fmt: skip
 # What kinds of bias leave out with.
 LEAST = {"least": {"f32": float(np.finfo(np.float32).min), "bf16": -(2.0**128 - 2.0**120)}, "billion": {"f32": -1e9},
@@ -128,6 +146,7 @@ class Case:
     def __init__(self, name, dtype, batch, rows, columns, heads, size, mask, layout, scale, processors, others=None):
         others = others or {}
         self.safe, self.bias_spec, self.bias = others.get("safe", False), others.get("bias"), None
+        self.trained = others.get("trained", False)
         self.name, self.dtype, self.layout, self.processors = name, dtype, layout, processors
         self.q_shape, self.k_shape = [batch, rows, heads, size], [batch, columns, heads, size]
         self.scale = size**-0.5 if scale is None else scale
@@ -239,12 +258,17 @@ class Case:
         self.bound["dk"] = c * (turn(off + (u + rows * E32) * np.abs(ds) + t) @ np.abs(q))
         for name in ("dq", "dk", "dv"):
             self.bound[name] += u * np.abs(self.out[name]) + t
+        if self.trained:
+            same = tuple(dim for dim in range(4) if self.bias.shape[dim] == 1)
+            of_bias = lambda x: x.sum(same, keepdims=True)
+            self.out["db"] = of_bias(ds)
+            self.bound["db"] = of_bias(off) + ds.size // self.bias.size * E32 * of_bias(np.abs(ds))
 
     def shape(self, name):
         batch, rows, heads, _ = self.q_shape
         if name == "lse":
             return [batch, heads, rows] + [2] * (self.bias is not None)
-        if name == "bias":
+        if name in ("bias", "db"):
             return list(self.bias.shape)
         if name == "mask":
             return list(self.mask.shape)
@@ -254,7 +278,7 @@ class Case:
         rest = [name for name in ("mask", "bias") if getattr(self, name) is not None]
         if kind == "attention":
             return ["q", "k", "v"] + rest, ["out", "lse"]
-        return ["dout", "q", "k", "v", "out", "lse"] + rest, ["dq", "dk", "dv"]
+        return ["dout", "q", "k", "v", "out", "lse"] + rest, ["dq", "dk", "dv"] + ["db"] * self.trained
 
     def bias_strides(self):
         """Of the bias, and an offset."""
@@ -270,8 +294,9 @@ class Case:
             return "memref<%sxf32>" % shape
         if name == "mask":
             return "memref<%sxi1>" % shape
-        if name == "bias":
-            return "memref<%sx%s, strided<%s, offset: %d>>" % (shape, self.bias_spec[0], *self.bias_strides())
+        if name in ("bias", "db"):
+            dtype = self.bias_spec[0] if name == "bias" else "f32"
+            return "memref<%sx%s, strided<%s, offset: %d>>" % (shape, dtype, *self.bias_strides())
         strides, offset = strides_of(self.layout, *self.shape(name)[1:])
         return "memref<%sx%s, strided<%s, offset: %d>>" % (shape, self.dtype, strides, offset)
 
@@ -289,6 +314,17 @@ class Case:
         strides, offset = strides_of(self.layout, *shape[1:])
         return np.lib.stride_tricks.as_strided(flat[offset:], shape, [2 * s for s in strides])
 
+    def bias_memory(self, bits, empty):
+        """Elements of the bias or of its gradient in its layout, `empty` between them, and an offset."""
+        strides, offset = self.bias_strides()
+        flat = np.full(offset + 1 + sum((n - 1) * s for n, s in zip(bits.shape, strides)), empty, bits.dtype)
+        self.bias_place(flat)[...] = bits
+        return flat, offset
+
+    def bias_place(self, flat):
+        strides, offset = self.bias_strides()
+        return np.lib.stride_tricks.as_strided(flat[offset:], self.bias.shape, [flat.itemsize * s for s in strides])
+
     def memory(self, name, isOutput):
         if name == "lse":
             values = np.full(self.shape(name), np.nan) if isOutput else self.values[name]
@@ -298,11 +334,9 @@ class Case:
         if name == "bias":
             bits = {"f32": lambda x: x.astype(np.float32), "f16": lambda x: x.astype(np.float16).view(np.uint16),
                     "bf16": lambda x: to_bf16(x)}[self.bias_spec[0]](self.bias)  # fmt: skip
-            strides, offset = self.bias_strides()
-            flat = np.full(offset + 1 + sum((n - 1) * s for n, s in zip(bits.shape, strides)), np.nan if bits.dtype ==
-                           np.float32 else 0x7FFF, bits.dtype)  # fmt: skip
-            np.lib.stride_tricks.as_strided(flat[offset:], bits.shape, [bits.itemsize * s for s in strides])[...] = bits
-            return flat, offset
+            return self.bias_memory(bits, np.nan if bits.dtype == np.float32 else 0x7FFF)
+        if name == "db":
+            return self.bias_memory(np.full(self.bias.shape, np.nan, np.float32), np.float32(FILLING))
         shape = self.shape(name)
         strides, offset = strides_of(self.layout, *shape[1:])
         flat = np.full(offset + 1 + sum((n - 1) * s for n, s in zip(shape, strides)), FILLING, np.uint16)
@@ -316,6 +350,11 @@ class Case:
         """What a kernel has left, and whether it wrote beside it."""
         if name == "lse":
             return flat.astype(np.float64), True
+        if name == "db":
+            view = self.bias_place(flat)
+            values = np.array(view, np.float64)
+            view[...] = FILLING
+            return values, bool((flat == FILLING).all())
         view = self.place(name, flat)
         bits = np.array(view, order="C")
         values = bits.view(np.float16) if self.dtype == "f16" else from_bf16(bits)

@@ -11,13 +11,14 @@
 # CHECK: | 64 | none | sm_80 | kernel_attention |
 # CHECK: | 128 | causal | sm_100 | kernel_attention_grad_rows |
 # CHECK: | 128 | causal | sm_90a | kernel_attention_grad_rows |
+# CHECK: | 128 | causal, bias | sm_100 | kernel_attention_grad_bias |
 # CHECK: | 128 | causal, bias | sm_100 | kernel_attention_grad_rows |
 # CHECK: kernels that spill more than 8 bytes: none
 """Registers, shared memory and spills of the kernels of attention, as ptxas tells them,
 and what their loops over tiles consist of: products, fragments, copies to shared memory of 16
 bytes and of less, powers of two, barriers and all instructions of the PTX. Needs no GPU.
 
-A bias is that of heads, in the type --bias.
+A bias is that of heads, in the type --bias, and has a gradient.
 
   attention.py [--sizes=64,128] [--chips=sm_80,sm_90,sm_100,sm_90a] [--type=bf16] [--rows=1024] [--bias=f32]"""
 
@@ -46,15 +47,17 @@ def program(a, size, mask):
     lse, kept = "memref<8x%dx%dxf32>" % (heads, a.rows), "memref<%dx%dxi1>" % (a.rows, a.rows)
     bias = "memref<1x%dx%dx%dx%s>" % (heads, a.rows, a.rows, a.bias)
     names, types = (", %m", ", " + kept) if "causal" in mask else ("", "")
+    grad, of_bias = bias.replace("x%s>" % a.bias, "xf32>"), ("", "")
     if "bias" in mask:
         lse, names, types = lse.replace("xf32", "x2xf32"), names + ", %b", types + ", " + bias
-    return """func.func @f(%%q: %s, %%dq: %s, %%o: %s, %%l: %s, %%m: %s, %%b: %s) {
+        of_bias = ", %db", ", " + grad
+    return """func.func @f(%%q: %s, %%dq: %s, %%o: %s, %%l: %s, %%m: %s, %%b: %s, %%db: %s) {
   mprt.attention "attention" scale = 0.125 ins(%%q, %%q, %%q%s : %s%s) outs(%%o, %%l : %s, %s)
-  mprt.attention "attention_grad" scale = 0.125 ins(%%o, %%q, %%q, %%q, %%o, %%l%s : %s%s) outs(%%dq, %%dq, %%dq : %s)
+  mprt.attention "attention_grad" scale = 0.125 ins(%%o, %%q, %%q, %%q, %%o, %%l%s : %s%s) outs(%%dq, %%dq, %%dq%s : %s%s)
   return
 }
-""" % (view, view, plain, lse, kept, bias, names, ", ".join([view] * 3), types, plain, lse,
-       names, ", ".join([plain] + [view] * 3 + [plain, lse]), types, ", ".join([view] * 3))  # fmt: skip
+""" % (view, view, plain, lse, kept, bias, grad, names, ", ".join([view] * 3), types, plain, lse,
+       names, ", ".join([plain] + [view] * 3 + [plain, lse]), types, of_bias[0], ", ".join([view] * 3), of_bias[1])  # fmt: skip
 
 
 def loops(ptx):

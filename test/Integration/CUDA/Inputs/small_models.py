@@ -70,28 +70,32 @@ def workload():
 """
 
 # Masks that are added: one of samples and keys, of which some samples pad, as transformers
-# make it; ALiBi, of heads and keys; and positions that are parameters.
+# make it; ALiBi, of heads and keys; positions that are parameters; and those of T5, looked up in a table by
+# distance.
 MASKS = """
 import torch, torch.nn as nn, torch.nn.functional as F
 import mpcomm_import as mi
 class Masks(nn.Module):
     def __init__(self):
         super().__init__()
-        self.qkv = nn.ModuleList(nn.Linear(32, 96) for _ in range(3))
+        self.qkv = nn.ModuleList(nn.Linear(32, 96) for _ in range(4))
         self.norm, self.head = nn.LayerNorm(32), nn.Linear(32, 7)
         for linear in self.qkv:
             nn.init.normal_(linear.weight, std=0.2)  # so that rows choose
         slopes = torch.tensor([0.5, 0.25]).view(2, 1, 1)
         self.register_buffer("alibi", -slopes * torch.arange(19, -1, -1.0))
-        self.positions = nn.Parameter(torch.randn(2, 20, 20))
+        self.positions, self.table = nn.Parameter(torch.randn(2, 20, 20)), nn.Embedding(16, 2)
+        away = torch.arange(20) - torch.arange(20)[:, None]
+        self.register_buffer("distances", away.abs().clamp(max=7) + 8 * (away > 0))
     def forward(self, x, keep):
         mask = (1.0 - keep)[:, None, None, :] * torch.finfo(torch.float32).min
+        relative = self.table(self.distances).permute(2, 0, 1)[None]
         for i, linear in enumerate(self.qkv):
             q, k, v = (t.unflatten(2, (2, 16)).transpose(1, 2) for t in linear(x).chunk(3, 2))
             if i == 0 and hasattr(F, "scaled_dot_product_attention"):
                 y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
             else:
-                y = (q @ k.transpose(2, 3) / 4 + (mask, self.alibi, self.positions)[i]).softmax(3) @ v
+                y = (q @ k.transpose(2, 3) / 4 + (mask, self.alibi, self.positions, relative)[i]).softmax(3) @ v
             x = x + y.transpose(1, 2).flatten(2)
         return self.head(self.norm(x).mean(1))
 def workload():

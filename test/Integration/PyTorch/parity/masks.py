@@ -1,7 +1,8 @@
 # Masks that are added to scores, by a training in bf16: a padding mask as transformers
 # write it, 0 or the least number of f32 for keys of each sample, through
-# F.scaled_dot_product_attention where there is one; ALiBi, of heads and keys; positions that are parameters, whose
-# gradient keeps their attention apart. Fused, and as separate ops, against PyTorch.
+# F.scaled_dot_product_attention where there is one; ALiBi, of heads and keys; positions that are parameters, and
+# those of T5, which a table has by distance: the sums of gradients that these need are computed by the fused op too.
+# Fused, and as separate ops, against PyTorch.
 #
 # How near losses have to be is in bf16.py; here the ways of PyTorch are one process, one with each
 # batch reversed and one with gradients averaged over two slices.
@@ -41,7 +42,7 @@ def main(folder, importer, compiler, runner, opt):
     with open(stem + ".json", "w") as file:
         json.dump({"schema": "mpcomm-precision-1", "policy": "bf16", "compute": "lower_precision"}, file)
     failed = False
-    for form, count in (("fused", 2), ("separate", 0)):
+    for form, count, trained in (("fused", 4, 2), ("separate", 0, 0)):
         options = f"precision-file={stem}.json attention={form}"
         graph = subprocess.run([opt, stem + ".mlir", f"--mpcomm-graph={options}"], check=True, text=True,
                                stdout=subprocess.PIPE).stdout  # fmt: skip
@@ -49,6 +50,8 @@ def main(folder, importer, compiler, runner, opt):
         for op in "attention", "attention_grad":
             made = [line for line in step.splitlines() if f"mpcomm.{op} " in line and " bias " in line]
             assert len(made) == count, f"{form}: {len(made)} ops {op} with a bias, expected {count}"
+        made = [line for line in made if " bias_grad " in line]
+        assert len(made) == trained, f"{form}: {len(made)} gradients of biases, expected {trained}"
         subprocess.run([compiler, stem + ".mlir", "-o", stem + ".so", f"--options={options}"], check=True)
         losses = run_example(runner, stem + ".so", 1, STEPS, stem)
         assert len(losses) == STEPS, len(losses)

@@ -332,10 +332,15 @@ def attention_grad(op, dout, q, k, v, out, lse, *rest):
     p = widen(operand_roundings(exp(s), own))
     dp = products(dout, v, "bihd,bjhd->bhij")
     row = (dout * out).sum(3).move(lambda a: np.swapaxes(a, 1, 2)[..., None])
-    ds = widen(operand_roundings(p * (dp - row), own))
+    exact = p * (dp - row)
+    ds = widen(operand_roundings(exact, own))
     scale = text(op.attributes["scale"], q)
     results = (scale * products(ds, k, "bhij,bjhd->bihd"), scale * products(ds, q, "bhij,bihd->bjhd"),
                products(p, dout, "bhij,bihd->bjhd"))  # fmt: skip
+    if op.attributes.get("with_bias_grad"):
+        same = [dim for dim in range(4) if bias.shape[dim] != exact.shape[dim]]
+        of_bias = exact.sum(same) if same else exact
+        results += (of_bias.move(lambda a: a.reshape(bias.shape)),)
     return tuple(narrow(op, r, i) for i, r in enumerate(results))
 
 

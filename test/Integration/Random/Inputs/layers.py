@@ -368,8 +368,11 @@ def attention(b, dtype, shape, depth):
     if r.random() < 0.5:
         return made[0]
     attributes = {**attributes, "operandSegmentSizes": Segments(*[1] * 6, len(mask), len(bias))}
+    of_bias = []
+    if bias and r.random() < 0.7:
+        attributes["with_bias_grad"], of_bias = True, [(of, bias[0].shape)]
     grads = b.add("mpcomm.attention_grad", [b.make(dtype, shape, depth), q, k, v, *made, *rest], attributes,
-                  (dtype, shape), (dtype, keys), (dtype, keys))  # fmt: skip
+                  (dtype, shape), (dtype, keys), (dtype, keys), *of_bias)  # fmt: skip
     return grads[0]
 
 

@@ -216,16 +216,21 @@ class Network:
     def attention(self, x):
         """[samples, rows, heads, size], of itself."""
         type_, (n, s, h, d) = (x.dtype, x.shape), x.shape
-        bias = []
+        bias, trained = [], []
         if self.random.random() < 0.75:
             shape = tuple(size if self.random.random() < 0.6 else 1 for size in (n, h, s, s))
-            bias = [self.b.constant(x.dtype, shape, self.b.data(x.dtype, shape))]
+            if self.random.random() < 0.5 and x.dtype == self.dtype:
+                bias = trained = [self.parameter(shape)]
+            else:
+                bias = [self.b.constant(x.dtype, shape, self.b.data(x.dtype, shape))]
         a = lambda *counts: {"scale": 0.5, "operandSegmentSizes": Segments(*counts, 0, len(bias))}
         y, lse = self.op("mpcomm.attention", [x, x, x, *bias], a(1, 1, 1), type_,
                          (x.dtype, (n, h, s) + (2,) * len(bias)))  # fmt: skip
         def back(dy):
-            made = self.op("mpcomm.attention_grad", [dy, x, x, x, y, lse, *bias], a(*[1] * 6), type_, type_, type_)
-            return [(x, m) for m in made]
+            more = {"with_bias_grad": True} if trained else {}
+            made = self.op("mpcomm.attention_grad", [dy, x, x, x, y, lse, *bias], {**a(*[1] * 6), **more}, type_, type_,
+                           type_, *((t.dtype, t.shape) for t in trained))  # fmt: skip
+            return list(zip([x, x, x, *trained], made))
         self.tape.append((y, back))
         return y
 

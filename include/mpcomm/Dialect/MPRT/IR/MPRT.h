@@ -72,6 +72,11 @@ mlir::Value getViewRoot(mlir::Value buffer);
 /// grids and 32-bit positions in rows.
 bool isAttentionSupported(mlir::ShapedType q, mlir::ShapedType k);
 
+/// Whether they support the gradient of a bias of that attention: it has an
+/// element for each row and column, and no more tiles than a grid has blocks.
+bool isBiasGradSupported(mlir::ShapedType q, mlir::ShapedType k,
+                         mlir::ShapedType bias);
+
 /// The operands of calls of a micro-batch body or stage function (mprt.call).
 struct CalleeSignature {
   enum Kind { Input, Output, Scratch };

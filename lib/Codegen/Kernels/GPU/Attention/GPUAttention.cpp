@@ -389,7 +389,8 @@ SmallVector<GPUKernel> emitGPUAttention(mprt::AttentionOp op,
   bool ofWarpgroups =
       limits.warpgroups && areTilesOfWarpgroups(op, layouts, alignments);
   if (op.isGradient())
-    return emitGPUAttentionGrad(op, layouts, alignments, ofWarpgroups, b, name);
+    return emitGPUAttentionGrad(op, layouts, alignments, ofWarpgroups, limits,
+                                b, name);
   AttentionPlan plan =
       planFor(layouts[0], op.getBias() != nullptr, ofWarpgroups, limits);
   AttentionScratch scratch;

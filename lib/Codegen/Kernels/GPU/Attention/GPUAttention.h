@@ -33,6 +33,9 @@ struct AttentionScratch {
   /// Of gradients: two f32, lse' and delta, of [batch, heads, paddedRows]; four
   /// with a bias, l', m, delta and one of no use.
   int64_t numbers = 0, paddedRows = 0, numberBytes = 8;
+  /// Of the gradient of a bias: tiles of the sums of parts of the batches and
+  /// heads, where there is more than one part.
+  int64_t biasSums = 0;
   int64_t bytes = 0;
 
   /// Makes room for the classes of a mask.
@@ -40,6 +43,8 @@ struct AttentionScratch {
                int64_t ofTileColumns);
   /// Makes room for numbers of gradients; `all` is batch * heads.
   void setNumbers(int64_t all, int64_t rows, bool hasBias);
+  /// Makes room for sums of a bias's gradient.
+  void setBiasSums(int64_t sumBytes);
 };
 
 /// Attention of an op, and the emission of one of its kernels.
@@ -62,6 +67,7 @@ public:
   /// [batch, heads, rows] and in scratch.
   Value lse(unsigned argument);
   Value numbers();
+  Value scratchAt(int64_t offset);
 
   /// A loop over `count` tiles of the scores. `classAt` makes the place of a
   /// tile in the mask's classes (row, column) of its number; `issue` starts the
@@ -75,6 +81,9 @@ public:
             llvm::function_ref<void(Value, Value)> issue,
             llvm::function_ref<void()> prologue,
             llvm::function_ref<Carried(Value, Value, Value, Carried)> body);
+
+  /// The class of a tile of the mask.
+  Value classOf(Value row, Value column);
 
   /// Scores of a tile, counted from one of them.
   struct Scores {
@@ -121,7 +130,6 @@ private:
   llvm::SmallVector<Value>
   choose(Value condition, llvm::ArrayRef<Value> values,
          llvm::function_ref<llvm::SmallVector<Value>()> made);
-  Value scratchAt(int64_t offset);
   /// The bias of each of the scores.
   llvm::SmallVector<Value> biasOf(const Scores &scores);
 
@@ -159,11 +167,10 @@ GPUKernel emitMaskClasses(mprt::AttentionOp op,
                           llvm::StringRef name);
 
 /// The kernels of an attention_grad; see emitGPUAttention.
-llvm::SmallVector<GPUKernel>
-emitGPUAttentionGrad(mprt::AttentionOp op,
-                     llvm::ArrayRef<mlir::MemRefType> layouts,
-                     llvm::ArrayRef<uint64_t> alignments, bool ofWarpgroups,
-                     mlir::OpBuilder &b, llvm::StringRef name);
+llvm::SmallVector<GPUKernel> emitGPUAttentionGrad(
+    mprt::AttentionOp op, llvm::ArrayRef<mlir::MemRefType> layouts,
+    llvm::ArrayRef<uint64_t> alignments, bool ofWarpgroups,
+    const GPULimits &limits, mlir::OpBuilder &b, llvm::StringRef name);
 
 } // namespace mpcomm::kernels
 

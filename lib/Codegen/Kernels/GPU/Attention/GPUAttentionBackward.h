@@ -42,8 +42,9 @@ protected:
   GPURows own(int64_t which);
   GPURows other(int64_t which);
 
-  /// Gives the block and the lane their own rows.
+  /// Gives the block and the lane their own rows: those of its part.
   void open();
+  void setOwn();
   /// Loads lse' and delta of own rows (`ofRows`).
   void loadOwnNumbers();
   /// Tile `tile` of the others among the mask's tiles, which are as large as
@@ -70,6 +71,9 @@ protected:
   /// becomes dS.
   void shift(llvm::MutableArrayRef<Quad> s, Value tile, int64_t from);
   void exponentiate(Quad &s);
+  /// All of a tile's scores: S becomes P, 0 where `bits` leave out.
+  void weigh(llvm::MutableArrayRef<Quad> s, Value tile, Value partial,
+             Value bits);
   void differentiate(Quad &dp, const Quad &p, int64_t tile);
   Carried zeros();
   void finish(llvm::ArrayRef<Value> carried);
@@ -92,6 +96,27 @@ private:
   llvm::SmallVector<Numbers>
       otherNumbers; ///< by tile of 8 others, of 2t, 2t + 1
 };
+
+/// How the gradient of a bias is summed up: each of `tiles` over `count`
+/// batches and heads, `perPart` of them by a block.
+struct BiasGradPlan {
+  int64_t rowTiles = 0, columnTiles = 0, tiles = 0;
+  int64_t count = 0, perPart = 0, parts = 0;
+
+  BiasGradPlan(mprt::AttentionOp op, llvm::ArrayRef<mlir::MemRefType> layouts,
+               const GPULimits &limits);
+  /// Bytes of the sums of all parts, which scratch has room for; 0 for one.
+  int64_t sumBytes() const;
+};
+
+/// The kernels of the gradient of a bias, of which the op has a buffer: `name`,
+/// then where there are several parts `name`_sums.
+void emitBiasGrad(mprt::AttentionOp op,
+                  llvm::ArrayRef<mlir::MemRefType> layouts,
+                  llvm::ArrayRef<uint64_t> alignments,
+                  const AttentionScratch &scratch, const BiasGradPlan &plan,
+                  mlir::OpBuilder &b, llvm::StringRef name,
+                  llvm::SmallVectorImpl<GPUKernel> &kernels);
 
 /// The kernel for sm_90a.
 void emitWarpgroupBackward(AttentionCode &code, bool ofRows);

@@ -97,6 +97,10 @@ GPURows BackwardEmitter::other(int64_t which) {
 void BackwardEmitter::open() {
   // Of a causal mask the last rows and the first columns have most.
   code.openBlock(llvm::divideCeil(ownCount(), kOwnRows), !ofRows);
+  setOwn();
+}
+
+void BackwardEmitter::setOwn() {
   firstOwn = code.mul(code.part, kOwnRows);
   ownRow = code.add(code.add(firstOwn, code.mul(code.warp, 16)),
                     code.divide(code.lane, 4));
@@ -219,6 +223,19 @@ void BackwardEmitter::shift(MutableArrayRef<Quad> s, Value tile, int64_t from) {
 void BackwardEmitter::exponentiate(Quad &s) {
   for (Value &value : s)
     value = code.exp2(value);
+}
+
+void BackwardEmitter::weigh(MutableArrayRef<Quad> s, Value tile, Value partial,
+                            Value bits) {
+  for (size_t n = 0; n < s.size(); n += 2)
+    shift(s.slice(n, 2), tile, static_cast<int64_t>(n));
+  SmallVector<Value> exponents =
+      code.keepBits(partial, bits, 0, valuesOf(s),
+                    code.real(-std::numeric_limits<double>::infinity()));
+  for (auto [n, quad] : llvm::enumerate(quadsOf(exponents))) {
+    s[n] = quad;
+    exponentiate(s[n]);
+  }
 }
 
 void BackwardEmitter::differentiate(Quad &dp, const Quad &p, int64_t tile) {
@@ -483,16 +500,20 @@ static GPUKernel emitDeltas(mprt::AttentionOp op, ArrayRef<MemRefType> layouts,
   return kernel;
 }
 
-SmallVector<GPUKernel> emitGPUAttentionGrad(mprt::AttentionOp op,
-                                            ArrayRef<MemRefType> layouts,
-                                            ArrayRef<uint64_t> alignments,
-                                            bool ofWarpgroups, OpBuilder &b,
-                                            StringRef name) {
+SmallVector<GPUKernel>
+emitGPUAttentionGrad(mprt::AttentionOp op, ArrayRef<MemRefType> layouts,
+                     ArrayRef<uint64_t> alignments, bool ofWarpgroups,
+                     const GPULimits &limits, OpBuilder &b, StringRef name) {
   int64_t batch = layouts[kQ].getDimSize(0), rows = layouts[kQ].getDimSize(1),
           heads = layouts[kQ].getDimSize(2),
           columns = layouts[kK].getDimSize(1);
   AttentionScratch scratch;
   scratch.setNumbers(batch * heads, rows, op.getBias() != nullptr);
+  std::optional<BiasGradPlan> biasGrad;
+  if (op.getBiasGrad()) {
+    biasGrad.emplace(op, layouts, limits);
+    scratch.setBiasSums(biasGrad->sumBytes());
+  }
   SmallVector<GPUKernel> kernels;
   if (op.getMask()) {
     scratch.setMask(rows, columns, kOwnRows, kOwnRows);
@@ -519,6 +540,9 @@ SmallVector<GPUKernel> emitGPUAttentionGrad(mprt::AttentionOp op,
         code.blocksOf(llvm::divideCeil(ofRows ? rows : columns, kOwnRows));
     kernels.push_back(kernel);
   }
+  if (biasGrad)
+    emitBiasGrad(op, layouts, alignments, scratch, *biasGrad, b,
+                 (name + "_bias").str(), kernels);
   return kernels;
 }
 

@@ -45,6 +45,11 @@ void AttentionScratch::setNumbers(int64_t all, int64_t rows, bool hasBias) {
   bytes = numbers + all * paddedRows * numberBytes;
 }
 
+void AttentionScratch::setBiasSums(int64_t sumBytes) {
+  biasSums = llvm::alignTo(bytes, kScratchAlignment);
+  bytes = biasSums + sumBytes;
+}
+
 /// The strides of a layout, which are known.
 static SmallVector<int64_t> stridesOf(MemRefType layout) {
   return layout.getStridesAndOffset().first;
@@ -141,18 +146,22 @@ Value AttentionCode::numbers() {
                  scratch.paddedRows * scratch.numberBytes);
 }
 
+Value AttentionCode::classOf(Value row, Value column) {
+  int64_t perRow = llvm::divideCeil(columns, scratch.tileColumns);
+  Value classes = scratchAt(scratch.classes);
+  Value at = advance(advance(classes, row, perRow), column, 1);
+  return load(b.getI8Type(), at, 1);
+}
+
 AttentionCode::Carried AttentionCode::overTiles(
     int64_t count, int64_t stageBytes, Carried carried,
     llvm::function_ref<std::pair<Value, Value>(Value)> classAt,
     llvm::function_ref<void(Value, Value)> issue,
     llvm::function_ref<void()> prologue,
     llvm::function_ref<Carried(Value, Value, Value, Carried)> body) {
-  Value classes = hasMask ? scratchAt(scratch.classes) : Value();
-  int64_t perRow = hasMask ? llvm::divideCeil(columns, scratch.tileColumns) : 0;
-  auto classOf = [&](Value tile) {
+  auto classOfTile = [&](Value tile) {
     auto [row, column] = classAt(tile);
-    Value at = advance(advance(classes, row, perRow), column, 1);
-    return load(b.getI8Type(), at, 1);
+    return classOf(row, column);
   };
   // The first tile from `from` on that has something to it.
   auto next = [&](Value from) -> Value {
@@ -163,7 +172,7 @@ AttentionCode::Carried AttentionCode::overTiles(
     Block *before = b.createBlock(&search.getBefore(), {}, {i32}, {loc});
     Value tile = before->getArgument(0);
     Value isNone =
-        equal(classOf(least(tile, count - 1)), AttentionScratch::None);
+        equal(classOfTile(least(tile, count - 1)), AttentionScratch::None);
     scf::ConditionOp::create(b, loc, both(less(tile, count), isNone), tile);
     Block *after = b.createBlock(&search.getAfter(), {}, {i32}, {loc});
     scf::YieldOp::create(b, loc, add(after->getArgument(0), 1));
@@ -196,7 +205,7 @@ AttentionCode::Carried AttentionCode::overTiles(
   barrier();
   Value other = sub(number(stageBytes), stage);
   issueIfAny(following, other);
-  Value kind = hasMask ? classOf(tile) : Value();
+  Value kind = hasMask ? classOfTile(tile) : Value();
   Carried made =
       body(tile, stage, kind, Carried(after->getArguments().drop_front(2)));
   SmallVector<Value> yielded{following, other};

@@ -20,7 +20,6 @@
 #include "Kernels/GPU/Attention/GPUAttentionBackward.h"
 #include "Kernels/GPU/GPUWarpgroup.h"
 #include "llvm/Support/MathExtras.h"
-#include <limits>
 
 using namespace mlir;
 
@@ -120,20 +119,7 @@ BackwardEmitter::Carried WarpgroupBackward::tile(Value tile, Value stage,
   beginScores(1, dp, others[1]);
   waitForProducts(code, 1, {MutableArrayRef<Quad>(s)});
   loadNumbers(ForShift);
-  SmallVector<Value> exponents;
-  for (int64_t n = 0; n < step / 8; n += 2) {
-    MutableArrayRef<Quad> some = MutableArrayRef<Quad>(s).slice(n, 2);
-    shift(some, tile, n);
-    for (const Quad &quad : some)
-      llvm::append_range(exponents, quad);
-  }
-  exponents =
-      code.keepBits(partial, bits, 0, exponents,
-                    code.real(-std::numeric_limits<double>::infinity()));
-  for (auto [n, quad] : llvm::enumerate(s)) {
-    llvm::copy(ArrayRef(exponents).slice(4 * n, 4), quad.begin());
-    exponentiate(quad);
-  }
+  weigh(s, tile, partial, bits);
   // dv, the second result, comes before dk, which needs dP.
   if (!ofRows)
     accumulate(sumsOf(1, sums), s, others[1]);

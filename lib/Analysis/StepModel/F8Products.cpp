@@ -23,7 +23,8 @@ static Type getNarrowType(Value value) {
     op = move->getOperand(0).getDefiningOp();
   auto widening = dyn_cast_or_null<arith::ExtFOp>(op);
   Type type = widening ? getElementTypeOrSelf(widening.getIn()) : Type();
-  return type && type.getIntOrFloatBitWidth() == 8 ? type : Type();
+  return isa_and_nonnull<Float8E4M3FNType, Float8E5M2Type>(type) ? type
+                                                                 : Type();
 }
 
 std::optional<F8Product> mpcomm::matchF8Product(Operation *op) {
@@ -42,7 +43,7 @@ std::optional<F8Product> mpcomm::matchF8Product(Operation *op) {
     int64_t bytes = mpcomm::detail::countElements(operand.getType());
     found.bytes += bytes;
     if (putSumsLast(*list, numParallel))
-      found.turned.push_back(bytes);
+      found.transposed.push_back(bytes);
   }
   RankedTensorType result = dot.getType();
   std::optional<StridedGemm> product =
@@ -58,7 +59,7 @@ double mpcomm::getSeconds(const CostModel &model, Operation *op,
                           const F8Product &product) {
   double seconds = model.getSeconds(op, product.bytes, /*isLaunched=*/true,
                                     /*share=*/1, product.element);
-  for (int64_t bytes : product.turned)
+  for (int64_t bytes : product.transposed)
     seconds += model.getSeconds(op, 2 * bytes, /*isLaunched=*/true,
                                 /*share=*/0);
   return seconds;

@@ -19,9 +19,9 @@
 namespace mpcomm {
 
 struct F8Product {
-  mlir::Type element;                   // of 8 bits
-  int64_t bytes = 0;                    // that the product reads and writes
-  llvm::SmallVector<int64_t, 2> turned; // bytes of operands to be transposed
+  mlir::Type element;                       // of 8 bits
+  int64_t bytes = 0;                        // that the product reads and writes
+  llvm::SmallVector<int64_t, 2> transposed; // bytes of operands that are so
 };
 
 /// What `op` is if it is such a product; nothing if it is none. Time: linear in

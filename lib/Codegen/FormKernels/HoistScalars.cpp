@@ -24,15 +24,19 @@ static bool isEarlyQuotient(linalg::GenericOp op, Operation *first) {
                        maker->isBeforeInBlock(first)
                  : cast<BlockArgument>(value).getOwner() == op->getBlock();
   };
+  auto isKnown = [&](Value value) {
+    return value.getParentBlock() == op.getBody() || isEarly(value);
+  };
+  auto body = op.getBody()->without_terminator();
+  Operation *last =
+      op.getBody()->getTerminator()->getOperand(0).getDefiningOp();
   return llvm::all_of(op.getInputs(), isEarly) &&
-         llvm::all_of(
-             op.getBody()->without_terminator(), [&](Operation &inner) {
-               return isa<arith::DivFOp>(inner) &&
-                      llvm::all_of(inner.getOperands(), [&](Value value) {
-                        return value.getParentBlock() == op.getBody() ||
-                               isEarly(value);
-                      });
-             });
+         llvm::all_of(body,
+                      [&](Operation &inner) {
+                        return isa<arith::DivFOp>(inner) &&
+                               llvm::all_of(inner.getOperands(), isKnown);
+                      }) &&
+         last && last->getBlock() == op.getBody();
 }
 
 void mpcomm::hoistScalars(Block &block) {
@@ -46,12 +50,15 @@ void mpcomm::hoistScalars(Block &block) {
   for (auto op : block.getOps<linalg::GenericOp>())
     if (isEarlyQuotient(op, &*first))
       quotients.push_back(op);
-  for (linalg::GenericOp op : llvm::reverse(quotients)) {
-    if (&*first != op)
-      op->moveBefore(&*first);
-    first = op->getIterator();
-    Operation *empty = op.getOutputs().front().getDefiningOp();
-    empty->moveBefore(op);
-    first = empty->getIterator();
+  for (linalg::GenericOp op : quotients) {
+    if (&*first == op) {
+      ++first;
+      continue;
+    }
+    op->moveBefore(&*first);
+    OpBuilder builder(op);
+    auto type = cast<RankedTensorType>(op.getResult(0).getType());
+    op.getOutputsMutable()[0].assign(tensor::EmptyOp::create(
+        builder, op.getLoc(), type.getShape(), type.getElementType()));
   }
 }

@@ -15,9 +15,9 @@ class Block;
 
 namespace mpcomm {
 
-/// Moves quotients of scalars, where these are arguments of the block, to its
-/// begin: the reciprocals of all scales of a step are then beside each other,
-/// and one launch computes them. Time: linear in the ops.
+/// Moves quotients of scalars that are arguments of the block or constants to
+/// its begin: the reciprocals of all scales of a step are then beside each
+/// other, and one launch computes them. Time: linear in the ops.
 void hoistScalars(mlir::Block &block);
 
 } // namespace mpcomm

@@ -63,6 +63,34 @@ static int64_t getPackingCost(OpOperand &operand, bool isInit,
 /// A call of a matrix product takes about as long as copying this.
 static constexpr int64_t kBytesOfACall = 1 << 16;
 
+static bool isF8(Type type) {
+  return isa<Float8E4M3FNType, Float8E5M2Type>(getElementTypeOrSelf(type));
+}
+
+/// Whether products of 8 bits on buffers of `types` are some that tensor cores
+/// can do.
+static bool fitsTensorCores(ArrayRef<ContractionDim> dims,
+                            ArrayRef<Type> types) {
+  SmallVector<StridedGemm, 0> products;
+  std::string reason;
+  if (!planContraction(dims, /*accumulate=*/false, products, reason))
+    return false;
+  int64_t bytes[3] = {1, 1,
+                      cast<MemRefType>(types[2]).getElementTypeBitWidth() / 8};
+  for (auto [type, size] : llvm::zip_equal(types, bytes)) {
+    SmallVector<int64_t> strides;
+    int64_t offset;
+    if (failed(cast<MemRefType>(type).getStridesAndOffset(strides, offset)) ||
+        offset * size % 16 != 0)
+      return false;
+  }
+  return llvm::all_of(products, [&](const StridedGemm &product) {
+    return fitsTensorCoresOfF8(product, bytes[2]) &&
+           product.offsetA % 16 == 0 && product.offsetB % 16 == 0 &&
+           product.offsetC * bytes[2] % 16 == 0;
+  });
+}
+
 /// The views among a contraction's operands that are packed, as a set of bits:
 /// those with which its products take the least time. Products that add up in
 /// less than 32 bits each round: there the fewest are best.
@@ -94,6 +122,9 @@ static unsigned choosePacked(linalg::ContractOp op) {
       continue;
     std::optional<int64_t> products = countProducts(dims);
     if (!products)
+      continue;
+    if (isF8(types[0]) && isF8(types[1]) && *products > 0 &&
+        !fitsTensorCores(dims, types))
       continue;
     std::pair cost{rounds ? *products : 0, bytes + *products * kBytesOfACall};
     if (cost < bestCost) {

@@ -7,10 +7,9 @@
 //===----------------------------------------------------------------------===//
 //
 // A contraction of two tensors that were widened from 8 bits can read the 8
-// bits. Tensor cores want both operands along what is summed (cuBLASLt, "Using
-// FP8"; only NVIDIA's compute capability 10.0 takes others): one that lies
-// otherwise is transposed first, in 8 bits, which is a quarter of the bytes
-// that widening it moves.
+// bits. Tensor cores of Ada and Hopper want both operands along what is summed
+// (cuBLASLt, "Using FP8"): one that lies otherwise is transposed first, which
+// moves 2 bytes an element where widening to 16 bits moves 3.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,6 +20,7 @@
 #include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Analysis/KernelGroups/BlockNests.h"
 #include "mpcomm/Conversion/MPCommToLinalg/MPCommToLinalg.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -29,6 +29,7 @@ namespace {
 /// What an operand of a contraction is widened from.
 struct Source {
   Value narrow;
+  Operation *widening = nullptr;
   /// Views and transposes from it to the operand, the last first.
   SmallVector<Operation *> path;
 };
@@ -42,13 +43,16 @@ static std::optional<Source> findSource(Value operand) {
     source.path.push_back(op);
     op = op->getOperand(0).getDefiningOp();
   }
-  if (!op || !isWideningOf8Bits(op))
+  if (!op || !isWidening(op) ||
+      !isa<Float8E4M3FNType, Float8E5M2Type>(
+          getElementTypeOrSelf(op->getOperand(0))))
     return std::nullopt;
   auto widening = cast<linalg::GenericOp>(op);
   if (!llvm::all_of(widening.getIndexingMapsArray(),
                     [](AffineMap map) { return map.isIdentity(); }))
     return std::nullopt;
   source.narrow = widening.getDpsInputs().front();
+  source.widening = op;
   return source;
 }
 
@@ -71,7 +75,9 @@ static Value moveNarrow(OpBuilder &builder, const Source &source) {
   return value;
 }
 
-static void readNarrow(linalg::ContractOp op) {
+/// `wide`: gets what widened and moved the operands before.
+static void readNarrow(linalg::ContractOp op,
+                       llvm::SetVector<Operation *> &wide) {
   if (!op.hasPureTensorSemantics())
     return;
   auto result = cast<RankedTensorType>(op->getResult(0).getType());
@@ -127,22 +133,26 @@ static void readNarrow(linalg::ContractOp op) {
   auto narrow = linalg::ContractOp::create(
       builder, op.getLoc(), op->getResultTypes(), inputs, op.getOutputs(),
       builder.getAffineMapArrayAttr(maps));
-  SmallVector<Value> wide(op.getInputs());
+  for (const std::optional<Source> &source : sources) {
+    wide.insert(source->path.begin(), source->path.end());
+    wide.insert(source->widening);
+  }
   op->replaceAllUsesWith(narrow->getResults());
   op->erase();
-  for (Value value : wide) {
-    Operation *unused = value.getDefiningOp();
-    while (unused && isOpTriviallyDead(unused)) {
-      Operation *before = unused->getOperand(0).getDefiningOp();
-      unused->erase();
-      unused = before;
-    }
-  }
 }
 
 void mpcomm::readNarrowOperands(Operation *root) {
   SmallVector<linalg::ContractOp> ops;
   root->walk([&](linalg::ContractOp op) { ops.push_back(op); });
+  llvm::SetVector<Operation *> wide;
   for (linalg::ContractOp op : ops)
-    readNarrow(op);
+    readNarrow(op, wide);
+  // One may be what another one reads.
+  while (wide.remove_if([](Operation *op) {
+    bool isUnused = isOpTriviallyDead(op);
+    if (isUnused)
+      op->erase();
+    return isUnused;
+  })) {
+  }
 }

@@ -320,7 +320,8 @@ LowerUpdateFp8Scale::matchAndRewrite(UpdateFp8ScaleOp op,
   };
   LinalgBuilder scalar(rewriter, loc, {});
   LinalgBuilder linalg(rewriter, loc, {length});
-  // All in one kernel: the history moves on by one.
+  // The history moves on by one. It is read by index: cut and joined, it would
+  // be copied.
   Value history = linalg.map(
       {linalg.scalar(op.getAmax())}, f32, [&](B &b, Values v) -> Value {
         Scalars s{b, f32};

@@ -290,19 +290,23 @@ Value PrecisionGraph::getRoot(Value value,
 }
 
 /// Products of the forward pass that multiply by weights, which are made of
-/// parameters and constants alone, and those of the backward pass that read
-/// what these read. Products of two activations, as attention's, stay in the
-/// narrow type.
+/// parameters and constants alone, and their gradients: those of the backward
+/// pass that read one of their operands and something of their result's size,
+/// and make something of the other operand's size. (Repeated for the backward
+/// pass, they read the other operand and make the result.) Products of two
+/// activations, as attention's, stay in the narrow type.
 void PrecisionGraph::findQuantized() {
-  llvm::DenseSet<Value> weights, read;
+  llvm::DenseSet<Value> weights;
   for (BlockArgument argument : body.getArguments())
     if (getArgumentRole(function, argument.getArgNumber()) == Role::Parameter)
       weights.insert(argument);
-  auto getRoots = [&](Operation *op) {
-    SmallVector<Operation *> path;
-    return llvm::map_to_vector(
-        op->getOperands(), [&](Value value) { return getRoot(value, path); });
+  // Elements of the two other tensors of products that read a value.
+  using Sizes = std::pair<int64_t, int64_t>;
+  auto makeSizes = [](Value x, Value y) -> Sizes {
+    return std::minmax(
+        {countElements(x.getType()), countElements(y.getType())});
   };
+  llvm::DenseMap<Value, llvm::SmallDenseSet<Sizes, 2>> read;
   for (Operation &op : body) {
     bool isOfWeights = isMemoryEffectFree(&op);
     forEachRead(&op, [&](OpOperand &use) {
@@ -313,16 +317,21 @@ void PrecisionGraph::findQuantized() {
     if (classes.lookup(&op) != CastClass::Narrow || !isBilinear(&op) ||
         !llvm::all_of(op.getOperands(), isSubject))
       continue;
-    SmallVector<Value> roots = getRoots(&op);
-    auto isIn = [&](const llvm::DenseSet<Value> &set) {
-      return llvm::any_of(roots,
-                          [&](Value root) { return set.contains(root); });
-    };
-    if (!isIn(isForward(&op) ? weights : read))
+    SmallVector<Operation *> path;
+    bool isOne = false;
+    for (unsigned i : {0u, 1u}) {
+      Value root = getRoot(op.getOperand(i), path);
+      isOne |= isForward(&op) ? weights.contains(root)
+                              : read.lookup(root).contains(makeSizes(
+                                    op.getOperand(1 - i), op.getResult(0)));
+    }
+    if (!isOne)
       continue;
     quantized.insert(&op);
     if (isForward(&op))
-      read.insert_range(roots);
+      for (unsigned i : {0u, 1u})
+        read[getRoot(op.getOperand(i), path)].insert(
+            makeSizes(op.getOperand(1 - i), op.getResult(0)));
   }
 }
 

@@ -37,8 +37,8 @@ public:
   /// with MPRT_UNSUPPORTED for types that mprt_gemm_desc does not list.
   Error run(const mprt_gemm_desc &desc, const void *a, const void *b, void *c);
 
-  /// How `desc` is computed: "sgemm", "matmul", "built-in", "converted" (operands
-  /// of 16 or 8 bits widened first), "nothing to do".
+  /// How `desc` is computed: "sgemm", "matmul", "built-in", "converted"
+  /// (operands of 16 or 8 bits widened first), "nothing to do".
   Expected<const char *> describePlan(const mprt_gemm_desc &desc);
 
   /// "oneDNN 2.6.3" or "built-in".

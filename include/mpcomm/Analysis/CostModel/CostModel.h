@@ -100,8 +100,8 @@ public:
                     double share = 1, mlir::Type product = {}) const;
 
   /// Flop/s of an op: for a contraction (PrecisionClass::LowerPrecision), the
-  /// rate of its product type, or `product`, times the efficiency of its product kind;
-  /// otherwise the rate of the vector units.
+  /// rate of its product type, or `product`, times the efficiency of its
+  /// product kind; otherwise the rate of the vector units.
   double getFlopRate(mlir::Operation *op, mlir::Type product = {}) const;
 
 private:

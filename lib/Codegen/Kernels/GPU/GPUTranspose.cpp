@@ -26,6 +26,8 @@ namespace mpcomm::kernels {
 
 static constexpr int64_t kThreads = 256;
 static constexpr int64_t kTile = 64; // rows and columns
+/// Of fewer rows or columns a tile would be empty for the most part.
+static constexpr int64_t kLeast = 16;
 static constexpr int64_t kAccessBytes = 16, kWordBytes = 4;
 
 using Dim = TransposePlan::Dim;
@@ -124,7 +126,8 @@ std::optional<TransposePlan> matchTranspose(const KernelModel &model) {
   std::optional<Dim> column = takeContiguous(plan.batch, &Dim::from);
   std::optional<Dim> row = takeContiguous(plan.batch, &Dim::to);
   // Where one dimension is contiguous in both there is nothing to turn.
-  if (!column || !row)
+  if (!column || !row || column->size < kLeast || row->size < kLeast ||
+      column->to == 0 || row->from == 0)
     return std::nullopt;
   plan.column = *column;
   plan.row = *row;
@@ -162,7 +165,7 @@ private:
   Type typeOf(int64_t elements) const {
     return elements == 1 ? element : VectorType::get({elements}, element);
   }
-  /// Where `place` is less than `size`, what `emit` does.
+  /// What `emit` does, where all places are in their dimensions.
   void where(ArrayRef<std::pair<Value, const Dim &>> places,
              llvm::function_ref<void()> emit);
 

@@ -54,6 +54,7 @@ static int runRank(Transport &transport, bool quick) {
   std::unique_ptr<Device> device;
   if (onCuda) {
     DeviceOptions cuda;
+    cuda.rank = transport.rank();
     cuda.localRank = transport.rank() % transport.localRanks();
     cuda.communicators = 3;
     Expected<std::unique_ptr<Device>> made = createDevice("cuda", cuda);

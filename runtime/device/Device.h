@@ -117,6 +117,9 @@ public:
   /// votes of all ranks, and takes the library where all of them want it.
   virtual std::vector<LibraryVote> unsettled() const { return {}; }
   virtual void settle(std::span<const LibraryVote>) {}
+  /// What the environment asks of the device that results depend on, as
+  /// `NAME=value`: all ranks need the same. A few words, or nothing.
+  virtual std::string sharedSettings() const { return {}; }
   /// What was chosen and why, for reports: a line, or nothing.
   virtual std::string describeChoices() const { return {}; }
   /// Host memory is of `allocatePinned`.
@@ -173,6 +176,8 @@ public:
 };
 
 struct DeviceOptions {
+  /// Of the run; files that a device writes have it in their names.
+  unsigned rank = 0;
   /// Of CUDA: which of the ranks of this machine this is; the device is that
   /// one, modulo the devices that the driver shows. Several ranks may share a
   /// device.

@@ -20,6 +20,7 @@ using namespace mprt;
 
 Error Rank::openDevice(const Manifest &manifest, const mprt_image *images) {
   mprt::DeviceOptions options;
+  options.rank = index();
   options.localRank = static_cast<unsigned>(
       localRankFromEnvironment().value_or(index() % localRanks()));
   options.communicators = static_cast<uint32_t>(manifest.communicators.size());

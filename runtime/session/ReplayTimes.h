@@ -32,8 +32,9 @@ struct ReplayTime {
   uint64_t wait = 0;
   /// All else that the session does.
   uint64_t rest = 0;
-  /// From the end of the wait of the step before to the end of the launch, the
-  /// caller's time in between included: the device has nothing to do.
+  /// From the end of the wait of the step or evaluation before to the end of
+  /// the launch, the caller's time in between included: the device has nothing
+  /// to do.
   uint64_t idle = 0;
 };
 

@@ -180,6 +180,8 @@ private:
   compare(uint64_t mine,
           const std::function<Error(size_t, uint64_t, uint64_t)> &describe);
   Error agreeOnProgram(const Program &program);
+  /// Fails on all ranks where the devices' settings differ.
+  Error agreeOnSettings();
   /// State that the program has here and the current one has not, so that steps
   /// since have passed it by; empty: none.
   std::string findStale(const LoadedProgram &program) const;
@@ -316,7 +318,7 @@ private:
   bool valuesChanged = false;
   const ManifestFunction *lastCalled = nullptr;
   ReplayTimes replays;
-  /// When the last step had been waited for.
+  /// When the last step or evaluation had been waited for.
   uint64_t waitedUntil = 0;
   const ManifestFunction *watchedFunction = nullptr;
   /// All that it takes has a value, and what has one keeps it.

@@ -14,6 +14,7 @@
 #include "files/Hash.h"
 
 #include <algorithm>
+#include <cstring>
 
 using namespace mprt;
 
@@ -189,6 +190,29 @@ Error Session::agreeOnProgram(const Program &program) {
   });
 }
 
+Error Session::agreeOnSettings() {
+  std::string settings = rank->device().sharedSettings();
+  // So it is on all ranks: their devices are of one kind.
+  if (settings.empty())
+    return {};
+  struct Text {
+    char text[64] = {};
+  };
+  Text mine;
+  copyText(mine.text, sizeof(mine.text), settings);
+  std::vector<Text> all(rank->size());
+  if (Error error = rank->gather(&mine, all.data(), sizeof(mine)))
+    return failed(error);
+  for (Text &each : all)
+    each.text[sizeof(each.text) - 1] = 0;
+  for (size_t other = 1; other < all.size(); ++other)
+    if (std::strcmp(all[other].text, all[0].text) != 0)
+      return fail("rank ", other, " has ", printable(all[other].text),
+                  " where rank 0 has ", printable(all[0].text),
+                  "; set it in the environment of all ranks, or of none");
+  return {};
+}
+
 /// Bytes of the largest arena of the functions that this rank runs.
 uint64_t Session::arenaBytesOf(const OpenProgram &opened) const {
   uint64_t bytes = 0;
@@ -206,6 +230,8 @@ Error Session::openProgram(LoadedProgram &loaded, uint32_t traceCapacity,
   if (wantedComm == "nccl")
     Rank::prepareNccl(manifest);
   if (Error error = agree(rank->openDevice(manifest, loaded.program->images())))
+    return error;
+  if (Error error = agreeOnSettings())
     return error;
   if (wantedComm == "nccl")
     if (Error error = rank->openNccl())

@@ -144,6 +144,7 @@ Error Session::applyPending() {
     return callFailed(error);
   if (Expected<StepOutcome> outcome = stepper->read(); !outcome)
     return callFailed(outcome.error());
+  waitedUntil = nowNanoseconds();
   hasPending = false;
   return {};
 }
@@ -270,6 +271,7 @@ Error Session::evaluate(const std::string &name,
   Expected<StepOutcome> outcome = stepper->read();
   if (!outcome)
     return callFailed(outcome.error());
+  waitedUntil = nowNanoseconds();
   fill(*outcome, result);
   result.milliseconds = 1e-6 * double(nowNanoseconds() - begin);
   result.exposed_milliseconds = -1;

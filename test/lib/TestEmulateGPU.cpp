@@ -15,6 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TestPasses.h"
+#include "WarpgroupAssembly.h"
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -118,38 +119,39 @@ void Emulation::useWords(Operation *op, int64_t first, Type type) {
   op->getResult(0).replaceAllUsesWith(all);
 }
 
-/// What kernels say of inline assembly (lib/Codegen, GPUWarpgroup.h).
-static constexpr StringLiteral kProductAttr = "warpgroup_product",
-                               kWaitAttr = "warpgroup_wait";
-
 LogicalResult Emulation::replaceOfWarpgroups(LLVM::InlineAsmOp op) {
-  auto product = op->getAttrOfType<DictionaryAttr>(kProductAttr);
-  auto wait = op->getAttrOfType<IntegerAttr>(kWaitAttr);
-  if (!product && !wait)
+  auto code = test::WarpgroupAssembly::read(op);
+  if (!code)
     return failure();
   int64_t at = 0;
-  // Sums that are not added to have their room, too.
+  bool fits = true;
+  auto store = [&](Value operand) {
+    int64_t next = at + operand.getType().getIntOrFloatBitWidth() / 32;
+    fits &= next <= kWords;
+    if (fits)
+      LLVM::StoreOp::create(b, loc, operand, word(at));
+    at = next;
+  };
   auto results = static_cast<int64_t>(
       cast<LLVM::LLVMStructType>(op.getRes().getType()).getBody().size());
-  if (product && !cast<IntegerAttr>(product.get("accumulates")).getInt())
-    at = results;
-  for (Value operand : op->getOperands()) {
-    LLVM::StoreOp::create(b, loc, operand, word(at));
-    at += operand.getType().getIntOrFloatBitWidth() / 32;
-  }
-  if (at > kWords)
+  if (code->others || code->accumulates)
+    llvm::for_each(op->getOperands().take_front(results), store);
+  // Sums that are not added to have their room, too.
+  at = results;
+  for (ArrayRef<unsigned> operands : {code->left, code->right})
+    for (unsigned operand : operands)
+      store(op->getOperand(operand));
+  if (!fits)
     return failure();
-  if (wait) {
+  if (code->others)
     call("mpemu_warpgroup_wait",
-         {number(wait.getInt()), number(results), words}, Type());
-  } else {
-    SmallVector<Value> operands;
-    for (StringRef name :
-         {"columns", "slices", "in_registers", "across", "accumulates", "bf16"})
-      operands.push_back(number(cast<IntegerAttr>(product.get(name)).getInt()));
-    operands.push_back(words);
-    call("mpemu_warpgroup_multiply", operands, Type());
-  }
+         {number(*code->others), number(results), words}, Type());
+  else
+    call("mpemu_warpgroup_multiply",
+         {number(code->columns), number(code->slices),
+          number(code->inRegisters), number(code->isAcross),
+          number(code->accumulates), number(code->isBF16), words},
+         Type());
   useWords(op, 0, b.getF32Type());
   return success();
 }

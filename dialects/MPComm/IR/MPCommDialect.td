@@ -49,6 +49,10 @@ def MPComm_Dialect : Dialect {
     - `mpcomm.local_update`, on an update: it takes the rank's own gradient;
     - `mpcomm.pending`, on an all_reduce: it reduces what the step before has
       left to this one;
+    - `mpcomm.gathered_again`, on a reshard and its all_gather: it gathers for
+      the backward pass what another one gathers for the forward pass;
+    - `mpcomm.shardings`, for people: what a rank holds of each result, an array
+      of `#mpcomm.sharding`, or of `unit` for what is no tensor of static shape;
     - `mpcomm.tag = "F0.1"`, on a collective: identifies the data that it
       carries. Collectives of one group and channel that meet have the same tag,
       or none.

@@ -718,8 +718,8 @@ typedef struct {
   /* The device's launch of a graph, the first of each; and of later replays, as
    * medians of the last 64, what the calling thread spends by the clock:
    * storing and sending inputs, launching, waiting for the device, all else;
-   * and from the end of a step's wait to the end of the next one's launch, when
-   * the device is idle. */
+   * and from the end of the wait of the step or evaluation before to the end of
+   * the launch, when the device is idle. 0: no such replay was timed. */
   double first_launch_microseconds, replay_inputs_microseconds,
       replay_launch_microseconds, replay_wait_microseconds,
       replay_rest_microseconds, replay_idle_microseconds;

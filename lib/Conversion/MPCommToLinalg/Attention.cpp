@@ -97,16 +97,15 @@ public:
         SoftmaxOp::create(builder, type, scores, builder.getI64IntegerAttr(3));
     if (!op.getSafe())
       return result;
-    Value most = maximum(scores);
     Value isNone =
-        arith::CmpFOp::create(builder, arith::CmpFPredicate::OEQ, most,
-                              lowest(::cast<RankedTensorType>(most.getType())));
-    isNone = BroadcastInDimOp::create(builder, type.clone(builder.getI1Type()),
-                                      isNone, Dims{0, 1, 2});
+        BroadcastInDimOp::create(builder, type.clone(builder.getI1Type()),
+                                 keepsNothing(maximum(scores)), Dims{0, 1, 2});
     return arith::SelectOp::create(builder, isNone, zeros(type), result);
   }
 
   /// The logarithm of each row's sum of exponentials; with a bias in two parts.
+  /// Of a row that nothing is kept of, where -inf - -inf is NaN, it is -inf. It
+  /// is put there last, so that what softmax computes too is the same.
   Value lse(Value scores) {
     auto type = ::cast<RankedTensorType>(scores.getType());
     Value most = maximum(scores);
@@ -116,6 +115,7 @@ public:
     Value sum = ReduceOp::create(builder, Reduction::Sum,
                                  math::ExpOp::create(builder, below), Dims(3));
     Value log = math::LogOp::create(builder, sum);
+    log = arith::SelectOp::create(builder, keepsNothing(most), most, log);
     if (!op.getBias())
       return arith::AddFOp::create(builder, most, log);
     SmallVector<int64_t> shape(type.getShape());
@@ -136,6 +136,13 @@ public:
 private:
   Value maximum(Value scores) {
     return ReduceOp::create(builder, Reduction::Max, scores, Dims(3));
+  }
+
+  /// Of each row, by its largest score.
+  Value keepsNothing(Value most) {
+    return arith::CmpFOp::create(
+        builder, arith::CmpFPredicate::OEQ, most,
+        lowest(::cast<RankedTensorType>(most.getType())));
   }
 
   Value lowest(RankedTensorType type) {

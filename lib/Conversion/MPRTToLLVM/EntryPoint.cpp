@@ -268,6 +268,11 @@ LogicalResult EntryPoint::lowerLaunch(mprt::LaunchOp op) {
     return op.emitOpError("is the epilogue of a product, expected ")
            << (device == "host" ? "a program for a GPU"
                                 : "mprt.gemm before it");
+  if (op->getAttrOfType<UnitAttr>(mprt::kAttentionAttr))
+    return op.emitOpError("belongs to an attention, expected ")
+           << (device == "host" ? "a program for a GPU"
+                                : "its first launch before it, with the same "
+                                  "operands");
   if (failed(fillSlots(op, llvm::to_vector(op->getOperands()))))
     return failure();
   call("mprt_launch", {constant(i32, MPRT_COMPUTE_STREAM),

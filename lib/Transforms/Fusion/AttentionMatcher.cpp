@@ -223,11 +223,20 @@ bool AttentionMatcher::hasOtherUsers(Value scores) const {
          }) != 1;
 }
 
+/// Whether a cast or a transpose hands on scores, or probabilities.
+static bool isView(Operation *op) {
+  return isa<arith::ExtFOp, arith::TruncFOp, TransposeOp>(op);
+}
+
+static DotGeneralOp asProduct(Operation *op) {
+  return dyn_cast<DotGeneralOp>(op);
+}
+
 /// The operand that scores come through an op from, between their product and
 /// the softmax; null where there is none, or more than one.
 static Value getScores(Operation *op) {
   Value scaled;
-  if (isa<arith::ExtFOp, arith::TruncFOp, TransposeOp>(op))
+  if (isView(op))
     return op->getOperand(0);
   if (getFactor(op, scaled))
     return scaled;
@@ -239,21 +248,67 @@ static Value getScores(Operation *op) {
   return Value();
 }
 
-/// Whether scores are what `value` comes from. Counts the ops that are read.
-static bool leadsToProduct(Value value, int &steps) {
+/// The product that `value` comes from as scores do; null where it comes from
+/// none. Counts the ops that are read.
+static DotGeneralOp findProduct(Value value, int &steps) {
   while (!value.getDefiningOp<DotGeneralOp>()) {
     Operation *op = value.getDefiningOp();
     if (!op || ++steps > kMostOpsOfScores)
-      return false;
-    if (isa<arith::AddFOp>(op))
-      return llvm::any_of(op->getOperands(), [&](Value operand) {
-        return leadsToProduct(operand, steps);
-      });
+      return {};
+    if (isa<arith::AddFOp>(op)) {
+      for (Value operand : op->getOperands())
+        if (DotGeneralOp product = findProduct(operand, steps))
+          return product;
+      return {};
+    }
     value = getScores(op);
     if (!value)
-      return false;
+      return {};
   }
-  return true;
+  return value.getDefiningOp<DotGeneralOp>();
+}
+
+/// Elements of a row that a product reads with `probabilities`: of values, or
+/// of the gradient of the output. 0 where there is no such product.
+static int64_t getDepthOfValues(Value probabilities, int views) {
+  for (OpOperand &use : probabilities.getUses()) {
+    Operation *user = use.getOwner();
+    if (DotGeneralOp product = asProduct(user)) {
+      if (auto other = readOperand(product, use.getOperandNumber() != 0,
+                                   /*isRowFree=*/false))
+        return other->getSize(other->depth);
+    } else if (views > 0 && isView(user)) {
+      if (int64_t depth = getDepthOfValues(user->getResult(0), views - 1))
+        return depth;
+    }
+  }
+  return 0;
+}
+
+/// The operand of an addition that is scores, and not a mask; null where there
+/// is none. A mask may be a product, too: then scores are of rows as deep as
+/// those of values, or else at least of rows.
+static Value getScoresOfSum(Operation *op, Value probabilities) {
+  if (!isa<arith::AddFOp>(op))
+    return Value();
+  Value best;
+  int bestFit = 0;
+  for (Value operand : op->getOperands()) {
+    int steps = 0;
+    DotGeneralOp product = findProduct(operand, steps);
+    if (!product)
+      continue;
+    int fit = 1;
+    std::optional<RowOperand> lhs = readOperand(product, true, true);
+    if (lhs && readOperand(product, false, true))
+      fit = lhs->getSize(lhs->depth) ==
+                    getDepthOfValues(probabilities, kMostOpsOfCopies)
+                ? 3
+                : 2;
+    if (fit > bestFit)
+      best = operand, bestFit = fit;
+  }
+  return best;
 }
 
 /// From the softmax up to the product of queries and keys, and down again with
@@ -275,13 +330,8 @@ bool AttentionMatcher::readScores() {
     } else if (isa<arith::SelectOp>(op)) {
       return fail("a select gives something other than -inf to what it leaves "
                   "out");
-    } else if (isa<arith::AddFOp>(op) &&
-               llvm::any_of(op->getOperands(), [&](Value operand) {
-                 int steps = 0;
-                 current = operand;
-                 return leadsToProduct(operand, steps);
-               })) {
-      continue; // to the first operand that does
+    } else if (Value summed = getScoresOfSum(op, probabilities)) {
+      current = summed;
     } else {
       // Only what is close to attention is worth a reason.
       bool isNear = llvm::any_of(op->getOperands(), [](Value operand) {
@@ -447,7 +497,7 @@ bool AttentionMatcher::readProbabilities(Value probabilities,
     } else if (auto transpose = dyn_cast<TransposeOp>(user)) {
       if (!readProbabilities(transpose, transposed(labels, transpose)))
         return false;
-    } else if (auto product = dyn_cast<DotGeneralOp>(user)) {
+    } else if (DotGeneralOp product = asProduct(user)) {
       if (!readProbabilityProduct(product, use.getOperandNumber() == 0, labels))
         return false;
     } else if (auto grad = dyn_cast<SoftmaxGradOp>(user);

@@ -37,6 +37,12 @@ namespace {
 
 enum class AttentionMode { Auto, Kernels, Library };
 
+/// Values of MPRT_ATTENTION; the first one is the default.
+constexpr std::pair<std::string_view, AttentionMode> modes[] = {
+    {"auto", AttentionMode::Auto},
+    {"cudnn", AttentionMode::Library},
+    {"kernels", AttentionMode::Kernels}};
+
 /// Attention of one description: what many calls of a program share.
 struct Shape {
   uint64_t key = 0;
@@ -58,8 +64,20 @@ struct Site {
 
 } // namespace
 
+static Expected<AttentionMode> readMode() {
+  const char *text = std::getenv("MPRT_ATTENTION");
+  if (!text || !*text)
+    return modes[0].second;
+  for (const auto &[name, mode] : modes)
+    if (name == text)
+      return mode;
+  return makeError(MPRT_INVALID_ARGUMENT, "MPRT_ATTENTION is '",
+                   printable(text), "', expected auto, cudnn or kernels");
+}
+
 struct Attention::State {
   const Driver &driver;
+  const Expected<AttentionMode> mode = readMode();
   const Cudnn *library = nullptr;
   DnnHandle handle = nullptr;
   Workspaces workspaces;
@@ -79,10 +97,9 @@ struct Attention::State {
   Expected<bool> isCausal(const mprt_attention_desc &desc, CUstream stream,
                           const void *mask) const;
   Error enter(Site &site, const mprt_attention_desc &desc, CUstream stream,
-              void *const *args, AttentionMode mode,
-              const std::function<Error()> &kernels);
+              void *const *args, const std::function<Error()> &kernels);
   Error choose(Shape &shape, bool isCausal, CUstream stream, void *const *args,
-               AttentionMode mode, const std::function<Error()> &kernels);
+               const std::function<Error()> &kernels);
   Error runPlan(Shape &shape, size_t plan, CUstream stream, void *workspace,
                 void *const *args);
 };
@@ -94,17 +111,15 @@ Attention::~Attention() = default;
 
 uint64_t Attention::deviceBytes() const { return state->workspaces.bytes(); }
 
-static Expected<AttentionMode> readMode() {
-  const char *text = std::getenv("MPRT_ATTENTION");
-  std::string_view mode = text ? text : "";
-  if (mode.empty() || mode == "auto")
-    return AttentionMode::Auto;
-  if (mode == "kernels")
-    return AttentionMode::Kernels;
-  if (mode == "cudnn")
-    return AttentionMode::Library;
-  return makeError(MPRT_INVALID_ARGUMENT, "MPRT_ATTENTION is '", mode,
-                   "', expected auto, cudnn or kernels");
+Error Attention::checkMode() const { return state->mode.error(); }
+
+std::string Attention::sharedSettings() const {
+  if (!state->mode)
+    return {};
+  for (const auto &[name, mode] : modes)
+    if (mode == *state->mode)
+      return "MPRT_ATTENTION=" + std::string(name);
+  return {};
 }
 
 //===----------------------------------------------------------------------===//
@@ -228,12 +243,12 @@ static std::string milliseconds(const char *name, float threeRuns) {
 /// Errors of the library speak for kernels; those of the driver and of kernels
 /// are returned. A rank that has to run kernels votes for them.
 Error Attention::State::choose(Shape &shape, bool isCausal, CUstream stream,
-                               void *const *args, AttentionMode mode,
+                               void *const *args,
                                const std::function<Error()> &kernels) {
   auto refuse = [&](const Error &why) {
     shape.plan.reset();
     shape.wants = false;
-    shape.isSettled = mode == AttentionMode::Library;
+    shape.isSettled = *mode == AttentionMode::Library;
     shape.why = why.message();
     return Error();
   };
@@ -276,7 +291,7 @@ Error Attention::State::choose(Shape &shape, bool isCausal, CUstream stream,
     return refuse(failed);
   shape.best = *best;
   shape.why = milliseconds("cuDNN", least);
-  if (mode == AttentionMode::Auto) {
+  if (*mode == AttentionMode::Auto) {
     Expected<float> taken = timeRuns(driver, stream, kernels);
     if (!taken)
       return taken.error();
@@ -287,19 +302,18 @@ Error Attention::State::choose(Shape &shape, bool isCausal, CUstream stream,
                                  "cuStreamSynchronize"))
     return error;
   scratch.reset();
-  shape.wants = mode == AttentionMode::Library || least < ofKernels;
+  shape.wants = *mode == AttentionMode::Library || least < ofKernels;
   uint64_t need = shape.plan->workspaceBytes(shape.best);
-  if (mode == AttentionMode::Library &&
+  if (*mode == AttentionMode::Library &&
       workspaces.get(stream, need, false).bytes < need)
     return refuse(makeError(MPRT_OUT_OF_MEMORY, "no memory for ", need >> 20,
                             " MiB of scratch"));
-  shape.isSettled = shape.takesLibrary = mode == AttentionMode::Library;
+  shape.isSettled = shape.takesLibrary = *mode == AttentionMode::Library;
   return {};
 }
 
 Error Attention::State::enter(Site &site, const mprt_attention_desc &desc,
                               CUstream stream, void *const *args,
-                              AttentionMode mode,
                               const std::function<Error()> &kernels) {
   site = {};
   site.desc = desc;
@@ -324,10 +338,9 @@ Error Attention::State::enter(Site &site, const mprt_attention_desc &desc,
     shape->desc = desc;
     shape->stream = stream;
     inOrder.push_back(shape.get());
-    if (mode == AttentionMode::Auto && !tunes()) {
+    if (*mode == AttentionMode::Auto && !tunes()) {
       shape->why = "MPRT_CUDA_TUNE=0";
-    } else if (Error error =
-                   choose(*shape, causal, stream, args, mode, kernels)) {
+    } else if (Error error = choose(*shape, causal, stream, args, kernels)) {
       return error;
     }
   }
@@ -369,10 +382,9 @@ void Attention::settle(std::span<const LibraryVote> votes) {
 Expected<bool> Attention::run(const mprt_attention_desc &desc, CUstream stream,
                               void *const *args,
                               const std::function<Error()> &kernels) {
-  Expected<AttentionMode> mode = readMode();
-  if (!mode)
-    return mode.error();
-  if (*mode == AttentionMode::Kernels)
+  if (Error error = checkMode())
+    return error;
+  if (*state->mode == AttentionMode::Kernels)
     return false;
   Expected<bool> captured = isCaptured(state->driver, stream);
   if (!captured)
@@ -384,8 +396,7 @@ Expected<bool> Attention::run(const mprt_attention_desc &desc, CUstream stream,
     if (*captured)
       return false;
     known = state->sites.try_emplace(&desc).first;
-    if (Error error =
-            state->enter(known->second, desc, stream, args, *mode, kernels))
+    if (Error error = state->enter(known->second, desc, stream, args, kernels))
       return error;
   }
   Shape *shape = known->second.shape;

@@ -17,7 +17,8 @@
 // mprt_attention_desc, and `checkUpload` guards it.
 //
 // MPRT_ATTENTION=kernels: never the library. MPRT_ATTENTION=cudnn: the library
-// wherever it can, at once. MPRT_ATTENTION=auto: as above, the default.
+// wherever it can, at once. MPRT_ATTENTION=auto: as above, the default. It is
+// read once, and is to be the same on all ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,14 +42,18 @@ public:
   explicit Attention(const Driver &driver);
   ~Attention();
 
+  /// Fails with MPRT_INVALID_ARGUMENT for an unknown MPRT_ATTENTION.
+  Error checkMode() const;
+
   /// Enqueues what `desc` describes, if the library was chosen for it: whether
   /// it was. `kernels` enqueues the descriptor's kernels, for comparison. While
-  /// `stream` is captured nothing is allocated, timed or waited for. Fails with
-  /// MPRT_INVALID_ARGUMENT for an unknown MPRT_ATTENTION.
+  /// `stream` is captured nothing is allocated, timed or waited for. Fails as
+  /// `checkMode`.
   Expected<bool> run(const mprt_attention_desc &desc, CUstream stream,
                      void *const *args, const std::function<Error()> &kernels);
 
   /// See Device.
+  std::string sharedSettings() const;
   std::vector<LibraryVote> unsettled() const;
   void settle(std::span<const LibraryVote> votes);
   std::string describeChoices() const;

@@ -76,7 +76,8 @@ CudaDevice::create(const DeviceOptions &options) {
   chip.multiprocessors = unsigned(multiprocessors);
   std::string text = std::string(name) + ", sm_" + std::to_string(chip.number) +
                      ", " + gigabytes(bytes);
-  auto made = std::make_unique<CudaDevice>(driver, device, context, text, chip);
+  auto made = std::make_unique<CudaDevice>(driver, device, context, text, chip,
+                                           options.rank);
   if (Error error = made->prepare(options.communicators, options.images,
                                   options.scratchBytes))
     return error;
@@ -106,6 +107,8 @@ Error CudaDevice::prepare(uint32_t communicators, const mprt_image *images,
                           "cuEventCreate"))
     return error;
   if (Error error = kernels->load(images))
+    return error;
+  if (Error error = attentions->checkMode())
     return error;
   if (scratchWanted == 0)
     return {};

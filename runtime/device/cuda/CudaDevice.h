@@ -32,9 +32,9 @@ class CudaDevice : public Device {
 public:
   static Expected<std::unique_ptr<Device>> create(const DeviceOptions &options);
   CudaDevice(const Driver &driver, CUdevice device, CUcontext context,
-             std::string name, const Chip &chip)
+             std::string name, const Chip &chip, unsigned rank)
       : driver(driver), device(device), context(context), name(std::move(name)),
-        chip(chip), kernels(std::in_place, driver, chip),
+        chip(chip), rank(rank), kernels(std::in_place, driver, chip),
         products(std::in_place, driver), convolutions(std::in_place, driver),
         attentions(std::in_place, driver) {}
   ~CudaDevice() override;
@@ -77,6 +77,9 @@ public:
   void settle(std::span<const LibraryVote> votes) override {
     attentions->settle(votes);
   }
+  std::string sharedSettings() const override {
+    return attentions->sharedSettings();
+  }
   std::string describeChoices() const override {
     return attentions->describeChoices();
   }
@@ -115,6 +118,7 @@ private:
   CUcontext context;
   std::string name;
   Chip chip;
+  unsigned rank;
   /// These go before the context does.
   std::optional<Kernels> kernels;
   std::optional<Gemm> products;

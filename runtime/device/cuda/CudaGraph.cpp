@@ -10,7 +10,7 @@
 // is of this thread alone: what other threads do at that time is not looked at.
 // A graph is uploaded when it has been made, so that its first launch costs the
 // host as little as the others. MPRT_GRAPH_DOT=file writes each graph to
-// file.N.dot, with the names of its kernels.
+// file.rankR.N.dot, with the names of its kernels.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,12 +42,13 @@ public:
 
 /// Writes a graph where the environment asks for that. What fails here is no
 /// failure of the step.
-static void writeGraph(const Driver &driver, CUgraph graph) {
+static void writeGraph(const Driver &driver, CUgraph graph, unsigned rank) {
   const char *file = std::getenv("MPRT_GRAPH_DOT");
   if (!file || !*file)
     return;
   static std::atomic<unsigned> written{0};
-  std::string path = file + ("." + std::to_string(written++)) + ".dot";
+  std::string path = file + (".rank" + std::to_string(rank)) + "." +
+                     std::to_string(written++) + ".dot";
   if (Error error = driver.check(
           driver.cuGraphDebugDotPrint(graph, path.c_str(),
                                       CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE),
@@ -123,7 +124,7 @@ Expected<std::unique_ptr<DeviceGraph>> CudaDevice::endCapture() {
       counts = *counted;
     else
       failure = counted.error();
-    writeGraph(driver, graph);
+    writeGraph(driver, graph, rank);
   }
   // Else all of it has the priority of the compute stream.
   if (!failure)

@@ -8,6 +8,7 @@
 #include "device/cuda/Kernels.h"
 
 #include <algorithm>
+#include <string_view>
 
 using namespace mprt;
 using namespace mprt::cuda;
@@ -20,12 +21,26 @@ static constexpr uint32_t maxThreads = 1024, warp = 32;
 // Images
 //===----------------------------------------------------------------------===//
 
+/// Whether this is PTX with instructions of its chip that no later one has, as
+/// its line `.target sm_90a` says.
+static bool isForOneChip(const mprt_image &image) {
+  if (!image.is_text)
+    return false;
+  std::string_view text(static_cast<const char *>(image.data), image.bytes);
+  text.remove_prefix(std::min(text.find(".target"), text.size()));
+  text = text.substr(0, text.find_first_of(",\n"));
+  return text.ends_with(std::to_string(image.chip) + "a");
+}
+
 static std::string describeImages(const mprt_image *images) {
   std::string text;
-  for (const mprt_image *image = images; image && image->chip != 0; ++image)
+  for (const mprt_image *image = images; image && image->chip != 0; ++image) {
     text += (text.empty() ? "" : ", ") +
             std::string(image->is_text ? "PTX for sm_" : "sm_") +
             std::to_string(image->chip);
+    if (image->data && isForOneChip(*image))
+      text += "a, which runs on no other chip";
+  }
   return text.empty() ? "none" : text;
 }
 
@@ -34,6 +49,8 @@ Expected<const mprt_image *> mprt::cuda::chooseImage(const mprt_image *images,
   const mprt_image *code = nullptr, *text = nullptr;
   for (const mprt_image *image = images; image && image->chip != 0; ++image) {
     if (image->chip > chip || !image->data)
+      continue;
+    if (image->chip != chip && isForOneChip(*image))
       continue;
     const mprt_image *&best = image->is_text ? text : code;
     if (!image->is_text && image->chip / 10 != chip / 10)

@@ -20,6 +20,7 @@ class Cuda(CudaTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.few = Samples(16).write("few.safetensors")
         build_cuda("alone.so", BATCH=16, NO_COMM=1)
         build_cuda("loose.so", BATCH=16, NO_COMM=1, LOOSE_STATE=1)
 
@@ -55,6 +56,21 @@ class Cuda(CudaTest):
                     self.assertGreater(idle, launch)
                     self.assertNotIn("note:", outcome.out)
 
+    def test_evaluations_are_no_idle_time(self):
+        # An evaluation after each step takes longer than all that the host does between two steps.
+        program = build_cuda("slow-evaluation.so", BATCH=16, NO_COMM=1, EVALUATE_MS=200)
+        _, outcome = self.train(program, "--steps", 8, "--evaluate-every", 1, "--eval-data", self.few)
+        idle = float(re.search(r"device idle ([\d.]+) us\n", outcome.out).group(1))
+        self.assertLess(idle, 200e3)
+
+    def test_what_was_not_timed_is_no_zero(self):
+        # Two steps call by call, of which the first loads; one graph, whose first replay loads it.
+        _, outcome = self.train("alone.so", "--steps", 3)
+        self.assertRegex(outcome.out, r"host time per step +not timed as a graph, [\d.]+ us call by call\n")
+        self.assertRegex(outcome.out, r" of a replay +launch \(first [\d.]+ us\); there was no later one to time\n")
+        _, outcome = self.train("alone.so", "--steps", 1)
+        self.assertNotIn("host time per step", outcome.out)
+
     def test_graph_calls(self):
         """One graph for each set of buffers, and one launch of it a step."""
         for program, sets in ("alone.so", 1), ("loose.so", 2):
@@ -87,7 +103,7 @@ class Cuda(CudaTest):
     def test_graphs_are_written(self):
         with environment(MPRT_GRAPH_DOT=path("g")):
             self.train("alone.so", "--steps", 5)
-        with open(path("g.0.dot")) as file:
+        with open(path("g.rank0.0.dot")) as file:
             text = file.read()
         self.assertEqual(re.findall(r'label="(\w+)"', text).count("update"), 1, text)
         # What cannot be written changes nothing.
@@ -95,7 +111,7 @@ class Cuda(CudaTest):
             outcome = run(path("alone.so"), *self.common, "--steps", 5)
         self.assertEqual(outcome.code, 0, str(outcome))
         self.assertIn("1 graph of 4 nodes", outcome.out)
-        self.assertIn("MPRT_GRAPH_DOT: /nowhere/g.0.dot: cuGraphDebugDotPrint: CUDA_ERROR_INVALID_VALUE", outcome.err)
+        self.assertIn("MPRT_GRAPH_DOT: /nowhere/g.rank0.0.dot: cuGraphDebugDotPrint: CUDA_ERROR_INVALID_VALUE", outcome.err)
 
     def test_kernels_that_do_nothing(self):
         """The driver is called as often as by kernels that compute."""
@@ -206,6 +222,9 @@ class Cuda(CudaTest):
             self.fails("--device cuda: no CUDA device: the driver finds none", *run_it)
         with environment(MPFAKE_CHIP=80):
             self.fails("the program has no kernels for sm_80, only: sm_90, PTX for sm_100", *run_it)
+        with environment(MPFAKE_CHIP=120):
+            self.fails("the program has no kernels for sm_120, only: sm_90, PTX for sm_100a, which runs on no other chip",
+                       build_cuda("one-chip.so", BATCH=16, NO_COMM=1, PTX_TARGET='"sm_100a"'), *self.common)  # fmt: skip
         with environment(MPFAKE_FAIL="cuMemAlloc_v2:1"):
             self.fails("of device memory", *run_it)
         with environment(MPFAKE_FAIL="cuLaunchKernel:2"):

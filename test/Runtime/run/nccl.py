@@ -84,6 +84,19 @@ class Nccl(CudaTest):
         self.assertEqual([process.returncode for process in ranks], [1, 1])
         self.assertIn("rank 1 has no --comm nccl where rank 0 has --comm nccl; start all", outcomes[0][1])
 
+    def test_ranks_with_another_choice_of_attention(self):
+        for value, message in [
+            ("kernels", "rank 1 has MPRT_ATTENTION=kernels where rank 0 has MPRT_ATTENTION=auto; set it in the environment"),
+            ("flash", "MPRT_ATTENTION is 'flash', expected auto, cudnn or kernels"),
+        ]:
+            with self.subTest(value=value):
+                outcomes = self.run_two("--timeout", "20", MPRT_ATTENTION=value)
+                self.assertEqual([status for status, _, _ in outcomes], [1, 1], str(outcomes))
+                self.assertIn(message, "".join(err for _, _, err in outcomes))
+        # The default by its name is no other choice.
+        for status, out, err in self.run_two(MPRT_ATTENTION="auto"):
+            self.assertEqual((status, err), (0, ""), out)
+
     def test_graphs_of_all_or_none(self):
         """Where one rank does without graphs, all do: NCCL wants a collective in a graph on all
         ranks or on none. A rank may not want them, or fail to make one that it has captured."""
@@ -103,6 +116,11 @@ class Nccl(CudaTest):
                 os.remove(path("calls"))
                 for rank in "0", "1":
                     self.assertEqual(counts[rank, "ncclAllReduce"], collectives)
+
+    def test_each_rank_writes_its_graph(self):
+        with environment(MPRT_GRAPH_DOT=path("g")):
+            self.succeeds(path("toy2.so"), *self.common, "--steps", 5)
+        self.assertEqual(sorted(name for name in os.listdir(WORK) if name.endswith(".dot")), ["g.rank0.0.dot", "g.rank1.0.dot"])
 
     def test_calls(self):
         """One communicator for a group of all ranks; memory of NCCL's, known to it; once

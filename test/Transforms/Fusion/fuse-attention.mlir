@@ -281,3 +281,48 @@ func.func @turned_bias(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x4x3x16xbf16>, %b:
   %o = mpcomm.dot_general %k, %y, batching_dims = [2, 0] x [0, 1], contracting_dims = [1] x [2] : (tensor<2x4x3x16xbf16>, tensor<3x2x4x8xbf16>) -> tensor<3x2x16x8xbf16>
   return %o : tensor<3x2x16x8xbf16>
 }
+
+// -----
+
+// A bias that is a product, before and after the scores: of rows of another
+// depth than the values have.
+
+// CHECK-LABEL: func.func @product_added(
+// CHECK-SAME: %[[Q:[^:]*]]: tensor<2x8x3x16xbf16>, %[[K:[^:]*]]: tensor<2x4x3x16xbf16>, %[[A:[^:]*]]: tensor<2x8x3x32xbf16>, %[[B:[^:]*]]: tensor<2x4x3x32xbf16>)
+// CHECK: %[[BIAS:.*]] = mpcomm.dot_general %[[A]], %[[B]]
+// CHECK: mpcomm.attention %[[Q]], %[[K]], %[[K]] bias %[[BIAS]] scale = 1.000000e+00
+// CHECK: mpcomm.attention %[[Q]], %[[K]], %[[K]] bias %[[BIAS]] scale = 1.000000e+00
+func.func @product_added(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x4x3x16xbf16>, %a: tensor<2x8x3x32xbf16>, %b: tensor<2x4x3x32xbf16>) -> (tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>) {
+  %bias = mpcomm.dot_general %a, %b, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x8x3x32xbf16>, tensor<2x4x3x32xbf16>) -> tensor<2x3x8x4xbf16>
+  %s0 = mpcomm.dot_general %q, %k, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x8x3x16xbf16>, tensor<2x4x3x16xbf16>) -> tensor<2x3x8x4xbf16>
+  %a0 = arith.addf %bias, %s0 : tensor<2x3x8x4xbf16>
+  %y0 = mpcomm.softmax %a0, dim = 3 : tensor<2x3x8x4xbf16>
+  %o0 = mpcomm.dot_general %y0, %k, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<2x3x8x4xbf16>, tensor<2x4x3x16xbf16>) -> tensor<2x3x8x16xbf16>
+  %s1 = mpcomm.dot_general %q, %k, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x8x3x16xbf16>, tensor<2x4x3x16xbf16>) -> tensor<2x3x8x4xbf16>
+  %a1 = arith.addf %s1, %bias : tensor<2x3x8x4xbf16>
+  %w1 = arith.extf %a1 : tensor<2x3x8x4xbf16> to tensor<2x3x8x4xf32>
+  %y1 = mpcomm.softmax %w1, dim = 3 : tensor<2x3x8x4xf32>
+  %p1 = arith.truncf %y1 : tensor<2x3x8x4xf32> to tensor<2x3x8x4xbf16>
+  %o1 = mpcomm.dot_general %p1, %k, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<2x3x8x4xbf16>, tensor<2x4x3x16xbf16>) -> tensor<2x3x8x16xbf16>
+  return %o0, %o1 : tensor<2x3x8x16xbf16>, tensor<2x3x8x16xbf16>
+}
+
+// -----
+
+// One number a head from a pair of rows, as protein models have it: a product
+// that no scores can be.
+
+// CHECK-LABEL: func.func @pairs_added(
+// CHECK-SAME: %[[Q:[^:]*]]: tensor<2x8x3x16xbf16>, %[[K:[^:]*]]: tensor<2x4x3x16xbf16>, %[[Z:[^:]*]]: tensor<2x8x4x16xbf16>, %[[W:[^:]*]]: tensor<16x3xbf16>)
+// CHECK: %[[PAIRS:.*]] = mpcomm.dot_general %[[Z]], %[[W]]
+// CHECK: %[[BIAS:.*]] = mpcomm.transpose %[[PAIRS]], dims = [0, 3, 1, 2]
+// CHECK: mpcomm.attention %[[Q]], %[[K]], %[[K]] bias %[[BIAS]] scale = 1.000000e+00
+func.func @pairs_added(%q: tensor<2x8x3x16xbf16>, %k: tensor<2x4x3x16xbf16>, %z: tensor<2x8x4x16xbf16>, %w: tensor<16x3xbf16>) -> tensor<2x3x8x16xbf16> {
+  %pairs = mpcomm.dot_general %z, %w, contracting_dims = [3] x [0] : (tensor<2x8x4x16xbf16>, tensor<16x3xbf16>) -> tensor<2x8x4x3xbf16>
+  %bias = mpcomm.transpose %pairs, dims = [0, 3, 1, 2] : (tensor<2x8x4x3xbf16>) -> tensor<2x3x8x4xbf16>
+  %s = mpcomm.dot_general %q, %k, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3] : (tensor<2x8x3x16xbf16>, tensor<2x4x3x16xbf16>) -> tensor<2x3x8x4xbf16>
+  %a = arith.addf %bias, %s : tensor<2x3x8x4xbf16>
+  %y = mpcomm.softmax %a, dim = 3 : tensor<2x3x8x4xbf16>
+  %o = mpcomm.dot_general %y, %k, batching_dims = [0, 1] x [0, 2], contracting_dims = [3] x [1] : (tensor<2x3x8x4xbf16>, tensor<2x4x3x16xbf16>) -> tensor<2x3x8x16xbf16>
+  return %o : tensor<2x3x8x16xbf16>
+}

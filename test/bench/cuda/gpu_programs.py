@@ -43,12 +43,14 @@ PROGRAMS = {
 }
 
 # Other kernels for a program: compiled as programs of their own and listed beside it. NAME-WORD: options that differ.
-# One that this compiler cannot make is left out by pack.py, which says so.
+# One whose chip the assembler or LLVM does not know is left out by pack.py, which says so, as does the pack.
 VARIANTS = {
     "gpt2-small-bf16": {"sm90a": "chip=sm_90a"},
     "llama-350m-bf16": {"sm90a": "chip=sm_90a"},
     "gpt-wide-bf16": {"sm90a": "chip=sm_90a"},
 }
+# What those tools say then.
+UNKNOWN_CHIP = r"ptxas fatal *: Value '\w+' is not defined for option 'gpu-name'|this LLVM does not know the chip '\w+'"
 for base, ways in VARIANTS.items():
     for word, more in ways.items():
         PROGRAMS["%s-%s" % (base, word)] = PROGRAMS[base][:2] + (PROGRAMS[base][2] + " " + more,)

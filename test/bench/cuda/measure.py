@@ -370,6 +370,8 @@ def main():
     runner = Runner(os.path.abspath(a.folder), a.out)
     worker = Worker(runner.peer_command(), runner.peer_environment())
     cells = list_cells(a, runner, worker)
+    for name, reason in runner.left_out.items():
+        print("%s is not in the pack: %s" % (name, reason), file=sys.stderr)
     if a.list:
         for cell in cells:
             print("%4d s  %s%s" % (cell.seconds, cell.key, "" if cell.alone else "  (side by side)"))

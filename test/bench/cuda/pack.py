@@ -37,7 +37,7 @@ MOST_MB = 48
 INPUTS = os.path.join(ROOT, "test", "Integration", "CUDA", "Inputs")
 sys.path[:0] = [HERE, INPUTS, os.path.join(ROOT, "tools", "mpcomm-import")]
 import small_models  # noqa: E402
-from gpu_programs import ALONE, KERNELS, PROGRAMS, VARIANTS, call, for_chips, import_step, small_program  # noqa: E402
+from gpu_programs import ALONE, KERNELS, PROGRAMS, UNKNOWN_CHIP, VARIANTS, call, for_chips, import_step, small_program  # noqa: E402
 
 
 def keep_constants(a, name, model, batch, wanted):
@@ -152,14 +152,16 @@ def main():
     os.makedirs(a.folder, exist_ok=True)
     a.programs = {name: small_program(name) if a.small else PROGRAMS[name] for name in a.only.split(",")}
     variants = {"%s-%s" % (base, word) for base, ways in VARIANTS.items() for word in ways}
-    files = []
+    files, left_out = [], {}
     for name in list(a.programs):
         try:
             files.append(build(a, name))
         except SystemExit as error:
-            if name not in variants:
+            reason = re.search(UNKNOWN_CHIP, str(error))
+            if name not in variants or not reason:
                 raise
-            print("%s is left out: %s" % (name, " ".join(str(error).split())[-300:]))
+            left_out[name] = reason.group()
+            print("%s is left out: %s" % (name, left_out[name]))
             del a.programs[name]
     runner = os.path.join(a.bin, "mpcomm-run")
     for name, source in [("mpcomm-run", runner)] + needed(runner):
@@ -171,7 +173,7 @@ def main():
     if a.cases != "none":
         pack_alone(a)
     with open(os.path.join(a.folder, "programs.json"), "w") as out:
-        json.dump(a.programs, out, indent=1)
+        json.dump({"programs": a.programs, "left out": left_out}, out, indent=1)
     for path in files:
         if os.path.dirname(path) == a.folder:
             print("%7.2f MB  %s" % (os.path.getsize(path) / 1e6, os.path.basename(path)))

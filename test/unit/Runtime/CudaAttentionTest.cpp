@@ -437,14 +437,20 @@ TEST_F(CudaAttention, KeepsKernelsWhereItMayNotMeasure) {
   uint64_t slow = mpfake_count("cudnnBackendExecute/slow");
   EXPECT_TRUE(run(byHand, call));
   EXPECT_EQ(mpfake_count("cudnnBackendExecute/slow"), slow + 5);
+  EXPECT_EQ(byHand.sharedSettings(), "MPRT_ATTENTION=cudnn");
   setenv("MPRT_ATTENTION", "kernels", 1);
-  EXPECT_FALSE(run(byHand, call));
+  EXPECT_TRUE(run(byHand, call)); // it has been read
+  Attention never(*driver);
+  EXPECT_FALSE(run(never, call));
+  EXPECT_EQ(never.sharedSettings(), "MPRT_ATTENTION=kernels");
   setenv("MPRT_ATTENTION", "flash", 1);
-  Expected<bool> taken =
-      byHand.run(call.desc, stream, call.args.data(), kernels(0));
-  ASSERT_FALSE(bool(taken));
-  EXPECT_EQ(taken.error().message(),
+  Attention unknown(*driver);
+  EXPECT_EQ(unknown.checkMode().message(),
             "MPRT_ATTENTION is 'flash', expected auto, cudnn or kernels");
+  Expected<bool> taken =
+      unknown.run(call.desc, stream, call.args.data(), kernels(0));
+  ASSERT_FALSE(bool(taken));
+  EXPECT_EQ(taken.error().message(), unknown.checkMode().message());
 }
 
 TEST_F(CudaAttention, ReadsMasks) {

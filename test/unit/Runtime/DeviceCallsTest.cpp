@@ -290,4 +290,23 @@ TEST(DeviceImages, ChoosesTheNearest) {
             "the program has no kernels for sm_90, only: none");
 }
 
+TEST(DeviceImages, TakesTextForOneChipThereAlone) {
+  static const char one[] =
+      "//\n.version 8.0\n.target sm_90a\n.address_size 64",
+                    any[] = ".version 7.0\n.target sm_80, debug\n// sm_80a";
+  const mprt_image images[] = {
+      {80, 1, any, sizeof any}, {90, 1, one, sizeof one}, {}};
+  auto chosen = [&](const mprt_image *from, unsigned chip) -> std::string {
+    auto image = cuda::chooseImage(from, chip);
+    return image ? static_cast<const char *>((*image)->data)
+                 : image.error().message();
+  };
+  EXPECT_EQ(chosen(images, 90), one);
+  EXPECT_EQ(chosen(images, 100), any);
+  EXPECT_EQ(chosen(images + 1, 90), one);
+  EXPECT_EQ(chosen(images + 1, 100),
+            "the program has no kernels for sm_100, only: PTX for sm_90a, "
+            "which runs on no other chip");
+}
+
 } // namespace

@@ -44,7 +44,7 @@ struct Choosing : cuda::CudaDevice {
     cuda::CUcontext context = nullptr;
     EXPECT_EQ(driver.cuDevicePrimaryCtxRetain(&context, 0), cuda::CUDA_SUCCESS);
     auto made = std::make_unique<Choosing>(driver, 0, context, "a device",
-                                           cuda::Chip{90, 4});
+                                           cuda::Chip{90, 4}, /*rank=*/0);
     EXPECT_FALSE(made->prepare(0, nullptr, 0));
     return made;
   }

@@ -183,24 +183,42 @@ Error cutLog(const std::string &path, uint64_t last) {
   return {};
 }
 
+/// `8.5 us`, or `not timed` where it is 0.
+std::string hostTimeText(double microseconds) {
+  if (microseconds == 0)
+    return "not timed";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f us", microseconds);
+  return text;
+}
+
 void printHostCost(const mpcomm_totals &cost) {
-  if (cost.graph_nodes > 0)
-    std::printf(
-        "host time per step     %.1f us as a graph, %.1f us call by call\n"
-        "  of a replay          launch %.1f us (first %.1f us), inputs %.1f "
-        "us, "
-        "wait %.1f us, rest %.1f us; device idle %.1f us\n"
-        "launches per step      1 graph of %.0f nodes, %.0f calls before\n"
-        "  of its nodes         %.0f kernels, %.0f copies, %.0f fills\n",
-        cost.graph_microseconds, cost.eager_microseconds,
-        cost.replay_launch_microseconds, cost.first_launch_microseconds,
-        cost.replay_inputs_microseconds, cost.replay_wait_microseconds,
-        cost.replay_rest_microseconds, cost.replay_idle_microseconds,
-        cost.graph_nodes, cost.eager_calls, cost.graph_kernels,
-        cost.graph_copies, cost.graph_fills);
-  else if (cost.eager_microseconds > 0)
+  if (cost.graph_nodes > 0) {
+    std::printf("host time per step     %s as a graph, %s call by call\n",
+                hostTimeText(cost.graph_microseconds).c_str(),
+                hostTimeText(cost.eager_microseconds).c_str());
+    if (cost.replay_launch_microseconds > 0)
+      std::printf(
+          "  of a replay          launch %.1f us (first %.1f us), "
+          "inputs %.1f us, wait %.1f us, rest %.1f us; device idle "
+          "%.1f us\n",
+          cost.replay_launch_microseconds, cost.first_launch_microseconds,
+          cost.replay_inputs_microseconds, cost.replay_wait_microseconds,
+          cost.replay_rest_microseconds, cost.replay_idle_microseconds);
+    else
+      std::printf("  of a replay          launch (first %.1f us); there was "
+                  "no later one to time\n",
+                  cost.first_launch_microseconds);
+    std::printf("launches per step      1 graph of %.0f nodes, %.0f calls "
+                "before\n"
+                "  of its nodes         %.0f kernels, %.0f copies, %.0f "
+                "fills\n",
+                cost.graph_nodes, cost.eager_calls, cost.graph_kernels,
+                cost.graph_copies, cost.graph_fills);
+  } else if (cost.eager_microseconds > 0) {
     std::printf("host time per step     %.1f us call by call\n",
                 cost.eager_microseconds);
+  }
   if (cost.graph_nodes == 0 && cost.eager_calls > 0)
     std::printf("launches per step      %.0f calls\n", cost.eager_calls);
   if (*cost.device_note)

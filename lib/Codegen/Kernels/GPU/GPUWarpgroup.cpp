@@ -7,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // See GPUWarpgroup.h. The instructions are inline assembly, as NVVM's op takes
-// no left operand in registers.
+// no left operand in registers. Emulation reads its text
+// (test/lib/WarpgroupAssembly.cpp).
 //
 //===----------------------------------------------------------------------===//
 
@@ -85,8 +86,7 @@ static std::string list(int64_t first, int64_t count) {
 /// Inline assembly that gives `results` f32, of which each has the register of
 /// the operand of its number where `isTied`.
 static void emit(TileCode &code, StringRef text, MutableArrayRef<Value> results,
-                 bool isTied, ArrayRef<Value> operands, StringRef kinds,
-                 NamedAttribute mark) {
+                 bool isTied, ArrayRef<Value> operands, StringRef kinds) {
   OpBuilder &b = code.b;
   SmallVector<std::string> constraints(results.size(), "=f");
   SmallVector<Value> all;
@@ -105,7 +105,6 @@ static void emit(TileCode &code, StringRef text, MutableArrayRef<Value> results,
       /*has_side_effects=*/true, /*is_align_stack=*/false,
       LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
       ArrayAttr());
-  made->setAttr(mark.getName(), mark.getValue());
   for (auto [i, value] : llvm::enumerate(results))
     value = LLVM::ExtractValueOp::create(b, code.loc, made.getRes(),
                                          static_cast<int64_t>(i));
@@ -142,21 +141,8 @@ void multiply(TileCode &code, MutableArrayRef<Quad> sums,
            << (inRegisters ? "" : "0, ") << (product.isAcross ? 1 : 0) << ";\n";
   }
   stream << " wgmma.commit_group.sync.aligned;\n }";
-  OpBuilder &b = code.b;
-  SmallVector<NamedAttribute> fields;
-  auto add = [&](StringRef name, int64_t value) {
-    fields.push_back(
-        b.getNamedAttr(name, b.getI32IntegerAttr(static_cast<int32_t>(value))));
-  };
-  add("columns", columns);
-  add("slices", slices);
-  add("in_registers", inRegisters);
-  add("across", product.isAcross);
-  add("accumulates", accumulates);
-  add("bf16", code.element.isBF16());
   SmallVector<Value> values = valuesOf(sums);
-  emit(code, text, values, accumulates, operands, kinds,
-       b.getNamedAttr(kWarpgroupProductAttr, b.getDictionaryAttr(fields)));
+  emit(code, text, values, accumulates, operands, kinds);
   llvm::copy(quadsOf(values), sums.begin());
 }
 
@@ -165,12 +151,9 @@ void waitForProducts(TileCode &code, int64_t others,
   SmallVector<Value> values;
   for (MutableArrayRef<Quad> some : sums)
     llvm::append_range(values, valuesOf(some));
-  OpBuilder &b = code.b;
   emit(code,
        ("wgmma.wait_group.sync.aligned " + llvm::Twine(others) + ";").str(),
-       values, /*isTied=*/true, {}, "",
-       b.getNamedAttr(kWarpgroupWaitAttr,
-                      b.getI32IntegerAttr(static_cast<int32_t>(others))));
+       values, /*isTied=*/true, {}, "");
   ArrayRef<Value> rest = values;
   for (MutableArrayRef<Quad> some : sums) {
     llvm::copy(quadsOf(rest.take_front(4 * some.size())), some.begin());

@@ -41,12 +41,6 @@ inline constexpr int64_t kPanel = 64, kPanelBytes = 2 * kPanel;
 inline constexpr int64_t kSwizzleRows = 8,
                          kSwizzleBytes = kSwizzleRows * kPanelBytes;
 
-/// What a discardable attribute of inline assembly tells of a product (a
-/// dictionary of `columns`, `slices`, and units) and of a wait (`others`).
-inline constexpr llvm::StringLiteral kWarpgroupProductAttr =
-    "warpgroup_product";
-inline constexpr llvm::StringLiteral kWarpgroupWaitAttr = "warpgroup_wait";
-
 /// A tile of `count` rows from a pointer to shared memory on, which is a
 /// multiple of 1,024, as the operand of a product.
 class WarpgroupTile {

@@ -27,23 +27,23 @@
 // CODE-NEXT: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
 // CODE-NEXT: gpu.barrier
 // Two times 64 rows: both products of scores begin before either is waited for.
-// CODE-COUNT-2: llvm.inline_asm has_side_effects {warpgroup_product = {accumulates = 0 : i32, across = 0 : i32, bf16 = 1 : i32, columns = 64 : i32, in_registers = 0 : i32, slices = 4 : i32}}
-// CODE: llvm.inline_asm has_side_effects {warpgroup_wait = 1 : i32}
+// CODE-COUNT-2: llvm.inline_asm has_side_effects "{{.*}} setp.ne.b32 adds, 0, 0;{{.*}}m64n64k16.f32.bf16.bf16 {{[{][^}]*}}}, $35, $39, yes, 1, 1, 0, 0;
+// CODE: llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 1;"
 // CODE-COUNT-32: llvm.nvvm.ex2
-// CODE: {warpgroup_product = {accumulates = 1 : i32, across = 1 : i32, bf16 = 1 : i32, columns = 64 : i32, in_registers = 1 : i32, slices = 4 : i32}}
+// CODE: setp.ne.b32 adds, 1, 0;{{.*}}m64n64k16.f32.bf16.bf16 {{[{][^}]*}}}, {$76, $77, $78, $79}, $83, yes, 1, 1, 1;
 // CODE-NEXT: llvm.extractvalue
-// CODE: {warpgroup_wait = 1 : i32}
-// CODE: {warpgroup_product = {accumulates = 1 : i32, across = 1 : i32
-// CODE: {warpgroup_wait = 0 : i32}
+// CODE: "wgmma.wait_group.sync.aligned 1;"
+// CODE: setp.ne.b32 adds, 1, 0;{{.*}}, 1, 1, 1;
+// CODE: "wgmma.wait_group.sync.aligned 0;"
 // CODE-NOT: nvvm.mma.sync
 // CODE: gpu.return
 // CODE-LABEL: gpu.func @kernel_attention_0(
 // CODE: gpu.dynamic_shared_memory
-// CODE: columns = 128 : i32, in_registers = 1 : i32, slices = 4 : i32}
+// CODE: m64n128k16.f32.bf16.bf16 {{[{][^}]*}}}, {{[{][^}]*}}}, $147, yes, 1, 1, 1;
 // CODE-LABEL: gpu.func @kernel_attention_1(
-// CODE-NOT: warpgroup
+// CODE-NOT: wgmma
 // CODE: nvvm.mma.sync
-// CODE-NOT: warpgroup
+// CODE-NOT: wgmma
 // CODE: gpu.return
 
 // Eight rows are 1,024 bytes from the next eight; the swizzle is one of 128 bytes.

@@ -6,12 +6,13 @@
 |* An image for the fake CUDA driver (test/lib/FakeCuda): each kernel is      *|
 |* called once for each thread of its grid.                                   *|
 |*                                                                            *|
-|* Macros: BATCH (samples a rank).                                            *|
+|* Macros: BATCH (samples a rank), EVALUATE_MS (time of an evaluation).       *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
 #include "toy.h"
 #include <stdint.h>
+#include <time.h>
 
 #define KERNEL(name, operands)                                                 \
   const int32_t mpemu_operands_##name = operands;                              \
@@ -58,8 +59,13 @@ KERNEL(update, 9) {
 
 /* The arguments of evaluate. */
 KERNEL(evaluate, 8) {
-  if (first() == 0)
-    predictBatch(args);
+  if (first() != 0)
+    return;
+  predictBatch(args);
+#ifdef EVALUATE_MS
+  const struct timespec pause = {0, EVALUATE_MS * 1000000L};
+  nanosleep(&pause, 0);
+#endif
 }
 
 /* The arena: after its ARENA bytes nothing is. */

@@ -10,8 +10,8 @@
 |* Macros, with those of toy.h: IMAGE (file of the kernels), IMAGE_BYTES,     *|
 |* CHIP (of the image), SYMBOL (of the first kernel), STRAY (writes where     *|
 |* nothing is, and lets so many ms pass before the next call), SCRATCH (bytes *|
-|* in the manifest), PTX_CUT (bytes that the PTX lacks), CODE (the image),    *|
-|* NO_END (of the table of images).                                           *|
+|* in the manifest), PTX_CUT (bytes that the PTX lacks), PTX_TARGET (of it),  *|
+|* CODE (the image), NO_END (of the table of images).                         *|
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
@@ -46,7 +46,10 @@ __asm__(".section .rodata\n"
         "image_end: .byte 0\n"
         ".text\n");
 extern const char image_begin[] __attribute__((visibility("hidden")));
-static const char ptx[] = ".version 7.0 .target sm_80 and so on";
+#ifndef PTX_TARGET
+#define PTX_TARGET "sm_100"
+#endif
+static const char ptx[] = ".version 7.0\n.target " PTX_TARGET "\nand so on";
 
 const mprt_image mpcomm_images[] = {{CHIP, 0, CODE, IMAGE_BYTES},
                                     {100, 1, ptx, sizeof(ptx) - PTX_CUT},

@@ -131,7 +131,8 @@ class Runner:
         self.folder, self.work = folder, os.environ.get("MEASURE_WORK", "/tmp/mpcomm-measure")
         os.makedirs(self.work, exist_ok=True)
         with open(os.path.join(folder, "programs.json")) as file:
-            self.programs = json.load(file)
+            packed = json.load(file)
+        self.programs, self.left_out = packed["programs"], packed["left out"]
         self.tool = os.path.join(folder, "mpcomm-run")
         self.sanitizer = os.environ.get("MEASURE_SANITIZER", "compute-sanitizer")
         self.environment = dict(os.environ, LD_LIBRARY_PATH=folder + ":" + os.environ.get("LD_LIBRARY_PATH", ""))

@@ -96,8 +96,52 @@ func.func @one(%x: tensor<32x64xbf16>, %w: tensor<48x64xf8E4M3FN>) -> tensor<32x
 
 // -----
 
-// Contractions that came so are left alone: on buffers, and with sums
-// before rows.
+// One value is both operands, and its transpose is one.
+// CHECK-LABEL: @same
+//  CHECK-SAME: %[[X:.+]]: tensor<32x64xf8E4M3FN>
+//   CHECK-NOT: arith.extf
+//       CHECK: linalg.contract {{.*}}ins(%[[X]], %[[X]] : tensor<32x64xf8E4M3FN>, tensor<32x64xf8E4M3FN>)
+//       CHECK: linalg.transpose ins(%[[X]]
+//       CHECK: linalg.contract {{.*}} : tensor<64x32xf8E4M3FN>, tensor<64x32xf8E4M3FN>)
+func.func @same(%x: tensor<32x64xf8E4M3FN>) -> (tensor<32x32xf16>, tensor<64x64xf16>) {
+  %0 = arith.extf %x : tensor<32x64xf8E4M3FN> to tensor<32x64xf16>
+  %r = mpcomm.dot_general %0, %0, contracting_dims = [1] x [1] : (tensor<32x64xf16>, tensor<32x64xf16>) -> tensor<32x32xf16>
+  %t = mpcomm.transpose %0, dims = [1, 0] : (tensor<32x64xf16>) -> tensor<64x32xf16>
+  %s = mpcomm.dot_general %t, %0, contracting_dims = [1] x [0] : (tensor<64x32xf16>, tensor<32x64xf16>) -> tensor<64x64xf16>
+  return %r, %s : tensor<32x32xf16>, tensor<64x64xf16>
+}
+
+// -----
+
+// Samples are multiplied side by side; the second operand lies across.
+// CHECK-DAG: #[[A:.+]] = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+// CHECK-DAG: #[[B:.+]] = affine_map<(d0, d1, d2, d3) -> (d0, d2, d3)>
+// CHECK-LABEL: @batch
+//       CHECK: linalg.transpose ins({{.*}} : tensor<3x64x48xf8E5M2>) outs({{.*}} : tensor<3x48x64xf8E5M2>) permutation = [0, 2, 1]
+//       CHECK: linalg.contract indexing_maps = [#[[A]], #[[B]], {{.*}} : tensor<3x32x64xf8E4M3FN>, tensor<3x48x64xf8E5M2>)
+func.func @batch(%x: tensor<3x32x64xf8E4M3FN>, %y: tensor<3x64x48xf8E5M2>) -> tensor<3x32x48xbf16> {
+  %0 = arith.extf %x : tensor<3x32x64xf8E4M3FN> to tensor<3x32x64xbf16>
+  %1 = arith.extf %y : tensor<3x64x48xf8E5M2> to tensor<3x64x48xbf16>
+  %r = mpcomm.dot_general %0, %1, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<3x32x64xbf16>, tensor<3x64x48xbf16>) -> tensor<3x32x48xbf16>
+  return %r : tensor<3x32x48xbf16>
+}
+
+// -----
+
+// No library has other types of 8 bits.
+// CHECK-LABEL: @fnuz
+//       CHECK: linalg.contract {{.*}} : tensor<32x64xbf16>, tensor<48x64xbf16>)
+func.func @fnuz(%x: tensor<32x64xf8E4M3FNUZ>, %w: tensor<48x64xf8E4M3FN>) -> tensor<32x48xbf16> {
+  %0 = arith.extf %x : tensor<32x64xf8E4M3FNUZ> to tensor<32x64xbf16>
+  %1 = arith.extf %w : tensor<48x64xf8E4M3FN> to tensor<48x64xbf16>
+  %r = mpcomm.dot_general %0, %1, contracting_dims = [1] x [1] : (tensor<32x64xbf16>, tensor<48x64xbf16>) -> tensor<32x48xbf16>
+  return %r : tensor<32x48xbf16>
+}
+
+// -----
+
+// Contractions that linalg itself has are left alone on buffers, and where a
+// sum stands before rows.
 // CHECK-LABEL: @buffers
 //       CHECK: linalg.contract {{.*}} ins(%{{.+}}, %{{.+}} : memref<32x64xbf16>, memref<48x64xbf16>)
 func.func @buffers(%x: memref<32x64xbf16>, %w: memref<48x64xbf16>, %y: memref<32x48xbf16>) {

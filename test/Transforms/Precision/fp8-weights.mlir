@@ -1,4 +1,4 @@
-// RUN: mpcomm-opt %s --mpcomm-insert-casts="policy=fp8 compute=lower_precision" --remarks-filter="mpcomm.*" \
+// RUN: mpcomm-opt %s --split-input-file --mpcomm-insert-casts="policy=fp8 compute=lower_precision" --remarks-filter="mpcomm.*" \
 // RUN:   --remark-format=emitRemark 2>%t.remarks | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK --input-file=%t.remarks
 //
@@ -45,6 +45,40 @@ func.func @train_step(
   %dv = mpcomm.dot_general %x, %dh, contracting_dims = [0] x [0] : (tensor<16x4xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
   %dx = mpcomm.dot_general %dh, %v, contracting_dims = [1] x [1] : (tensor<16x8xf32>, tensor<4x8xf32>) -> tensor<16x4xf32>
   %dw = arith.mulf %dv, %half : tensor<4x8xf32>
+  %new = mpcomm.sgd_update %w, %dw, %lr, weight_decay = 0.0 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf32>
+  return %loss, %new, %dx : tensor<f32>, tensor<4x8xf32>, tensor<16x4xf32>
+}
+
+// -----
+
+// What a weight and an activation multiply is in both: its products with the
+// activation are in 16 bits in both passes.
+// CHECK-LABEL: func.func @train_step(
+//       CHECK: %[[X16:.+]] = arith.truncf %{{.+}} : tensor<16x4xf32> to tensor<16x4xbf16>
+//       CHECK: %[[X8:.+]] = arith.extf %{{.+}} : tensor<16x4xf8E4M3FN> to tensor<16x4xbf16>
+//       CHECK: mpcomm.dot_general %[[X8]], {{.*}} : (tensor<16x4xbf16>, tensor<4x8xbf16>)
+//       CHECK: mpcomm.dot_general %[[X16]], %[[X16]], contracting_dims = [1] x [1]
+//       CHECK: mpcomm.dot_general %{{.+}}, %[[X16]], contracting_dims = [1] x [0] : (tensor<16x16xbf16>, tensor<16x4xbf16>)
+//       CHECK: mpcomm.dot_general %{{.+}}, %{{.+}}, contracting_dims = [0] x [0] : (tensor<16x4xbf16>, tensor<16x8xbf16>) -> tensor<4x8xbf16>
+// REMARK: Fp8{{.*}}products=2, tensors=3
+func.func @train_step(
+    %w: tensor<4x8xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},
+    %lr: tensor<f32> {mpcomm.role = #mpcomm.role<hyperparameter>, mpcomm.name = "lr", mpcomm.default = 1.000000e-01 : f32},
+    %x: tensor<16x4xf32> {mpcomm.role = #mpcomm.role<batch>, mpcomm.name = "x"})
+    -> (tensor<f32> {mpcomm.role = #mpcomm.role<loss>, mpcomm.name = "loss"},
+        tensor<4x8xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w"},
+        tensor<16x4xf32> {mpcomm.role = #mpcomm.role<output>, mpcomm.name = "dx"}) {
+  %h = mpcomm.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<16x4xf32>, tensor<4x8xf32>) -> tensor<16x8xf32>
+  %s = mpcomm.dot_general %x, %x, contracting_dims = [1] x [1] : (tensor<16x4xf32>, tensor<16x4xf32>) -> tensor<16x16xf32>
+  %eh = math.exp %h : tensor<16x8xf32>
+  %es = math.exp %s : tensor<16x16xf32>
+  %lh = mpcomm.reduce sum %eh, dims = [0, 1] : (tensor<16x8xf32>) -> tensor<f32>
+  %ls = mpcomm.reduce sum %es, dims = [0, 1] : (tensor<16x16xf32>) -> tensor<f32>
+  %loss = arith.addf %lh, %ls : tensor<f32>
+  %ds = arith.addf %es, %es : tensor<16x16xf32>
+  %dx = mpcomm.dot_general %ds, %x, contracting_dims = [1] x [0] : (tensor<16x16xf32>, tensor<16x4xf32>) -> tensor<16x4xf32>
+  %dh = arith.addf %eh, %eh : tensor<16x8xf32>
+  %dw = mpcomm.dot_general %x, %dh, contracting_dims = [0] x [0] : (tensor<16x4xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
   %new = mpcomm.sgd_update %w, %dw, %lr, weight_decay = 0.0 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf32>
   return %loss, %new, %dx : tensor<f32>, tensor<4x8xf32>, tensor<16x4xf32>
 }

@@ -98,6 +98,7 @@ def main():
             epoch += 1
     if rank == 0:
         torch.save(model.module.state_dict(), args.save)
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

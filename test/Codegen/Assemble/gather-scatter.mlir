@@ -4,12 +4,13 @@
 
 // Kernels of gathers and scatters are machine code of three chips, without spills.
 
-// CHECK-DAG: chip=sm_80, kernel=kernel_gather_0{{[_a-z]*}},
-// CHECK-DAG: chip=sm_90, kernel=kernel_gather_0{{[_a-z]*}},
-// CHECK-DAG: chip=sm_100, kernel=kernel_gather_0{{[_a-z]*}},
+// CHECK-DAG: chip=sm_80, kernel=kernel_gather_0_batch,
+// CHECK-DAG: chip=sm_90, kernel=kernel_gather_0_batch,
+// CHECK-DAG: chip=sm_100, kernel=kernel_gather_0_batch,
 // CHECK-DAG: chip=sm_80, kernel=kernel_gather_grad_0_slices,
 // CHECK-DAG: chip=sm_90, kernel=kernel_scatter_0{{[_a-z]*}},
-// CHECK-DAG: chip=sm_100, kernel=kernel_scatter_1_slices,
+// The scatter of single elements is launched together with the gather.
+// CHECK-DAG: chip=sm_100, kernel=kernel_gather_0_sums_batch,
 
 func.func @train_step(
     %w: tensor<512x256xf32> {mpcomm.role = #mpcomm.role<parameter>, mpcomm.name = "w", mpcomm.donated = 1 : i64},

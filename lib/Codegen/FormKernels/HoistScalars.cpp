@@ -50,6 +50,9 @@ void mpcomm::hoistScalars(Block &block) {
   for (auto op : block.getOps<linalg::GenericOp>())
     if (isEarlyQuotient(op, &*first))
       quotients.push_back(op);
+  // One alone, as of loss scaling, joins the kernel that reads it.
+  if (quotients.size() < 2)
+    return;
   for (linalg::GenericOp op : quotients) {
     if (&*first == op) {
       ++first;

@@ -16,8 +16,9 @@ class Block;
 namespace mpcomm {
 
 /// Moves quotients of scalars that are arguments of the block or constants to
-/// its begin: the reciprocals of all scales of a step are then beside each
-/// other, and one launch computes them. Time: linear in the ops.
+/// its begin, if there are several: the reciprocals of all scales of a step are
+/// then beside each other, and one launch computes them. Time: linear in the
+/// ops.
 void hoistScalars(mlir::Block &block);
 
 } // namespace mpcomm

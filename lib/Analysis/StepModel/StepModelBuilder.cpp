@@ -97,12 +97,7 @@ LogicalResult StepBuilder::number() {
   findLowered();
   findViews();
   findPieces();
-  if (model.getCluster().device.flops.count("f8"))
-    for (int op = 0; op < numOps; ++op)
-      if (std::optional<F8Product> product = matchF8Product(ops[op]))
-        f8Products[op] = std::move(*product);
-  nests.read(ops, lowered, isView,
-             [&](int op) { return f8Products.contains(op); });
+  nests.read(ops, lowered, isView);
   findUses();
   return success();
 }

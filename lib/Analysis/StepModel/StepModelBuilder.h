@@ -15,7 +15,6 @@
 #ifndef MPCOMM_LIB_ANALYSIS_STEPMODEL_STEPMODELBUILDER_H
 #define MPCOMM_LIB_ANALYSIS_STEPMODEL_STEPMODELBUILDER_H
 
-#include "StepModel/F8Products.h"
 #include "StepModel/StepNests.h"
 #include "mpcomm/Analysis/KernelGroups/Destinations.h"
 #include "mpcomm/Analysis/StepModel/StepModel.h"
@@ -137,9 +136,6 @@ private:
   std::vector<int> root; // through views
   std::vector<int> useCount;
   std::vector<int> bufferOf;
-
-  /// Products that read 8 bits, by op.
-  llvm::DenseMap<int, F8Product> f8Products;
 
   StepNests nests;
   std::optional<KernelGroups> groups;

@@ -124,8 +124,6 @@ void StepBuilder::costOps() {
       step.seconds[op] = countCalls(op) * getCallee(op)->seconds;
     else if (auto found = copied.find(op); found != copied.end())
       step.seconds[op] = costCopies(op, found->second);
-    else if (auto narrow = f8Products.find(op); narrow != f8Products.end())
-      step.seconds[op] = mpcomm::getSeconds(model, current, narrow->second);
     else if (!placed.contains(op))
       step.seconds[op] = model.getSeconds(current);
   }

@@ -86,19 +86,9 @@ int StepNests::materialise(int value) {
              : addWidening(value, widening->second.origin, value);
 }
 
-/// What the value is widened from, in memory.
-int StepNests::materialiseNarrow(int value) {
-  auto widening = widenings.find(value);
-  return materialise(widening == widenings.end()
-                         ? value
-                         : widening->second.nest.reads.front().value);
-}
-
 /// The value in memory for the next product: one that is widened from 8 bits
 /// is shared by products with no other one between.
 int StepNests::materialiseForProduct(int value) {
-  if (isF8)
-    return materialiseNarrow(value);
   auto widening = widenings.find(value);
   if (widening == widenings.end() || !widening->second.nest.isWideningOf8Bits)
     return materialise(value);
@@ -396,11 +386,10 @@ void StepNests::removeDead() {
 }
 
 void StepNests::read(ArrayRef<Operation *> ops,
-                     ArrayRef<const LoweredOp *> lowered, ArrayRef<char> isView,
-                     llvm::function_ref<bool(int)> readsF8) {
+                     ArrayRef<const LoweredOp *> lowered,
+                     ArrayRef<char> isView) {
   for (auto [i, op] : llvm::enumerate(ops)) {
     position = static_cast<int>(i);
-    isF8 = readsF8(position);
     if (isView[i] && (!lowered[i] || lowered[i]->hasNests())) {
       // Whoever makes or reads it takes strides.
       int source = materialise(lookup(op->getOperand(0)));

@@ -26,12 +26,11 @@ namespace mpcomm {
 class StepNests {
 public:
   /// Reads the ops of a block. `lowered` are what they become, null for those
-  /// that stay as they are; those of `isView` cost nothing; products of
-  /// `readsF8` read what their operands are widened from. Time: linear in ops,
-  /// operands and uses, but for maps.
+  /// that stay as they are; those of `isView` cost nothing. Time: linear in
+  /// ops, operands and uses, but for maps.
   void read(llvm::ArrayRef<mlir::Operation *> ops,
             llvm::ArrayRef<const LoweredOp *> lowered,
-            llvm::ArrayRef<char> isView, llvm::function_ref<bool(int)> readsF8);
+            llvm::ArrayRef<char> isView);
 
   KernelProblem problem;
   /// By op of the problem: the op that it stems from, and the one at which it
@@ -69,7 +68,6 @@ private:
   int repeatWidening(int value, int origin);
   int materialise(int value);
   int materialiseForProduct(int value);
-  int materialiseNarrow(int value);
   int reshape(int source, mlir::Type type, int origin);
   void addOpaque(mlir::Operation *op, bool isProduct, int position);
   void addLowered(mlir::Operation *op, const LoweredOp &lowered, int position);
@@ -82,7 +80,6 @@ private:
   void removeDead();
 
   int position = 0;    // at which ops are added
-  bool isF8 = false;   // whether the op there is a product of 8 bits
   int numProducts = 0; // so far
   std::vector<mlir::Type> types;
   llvm::DenseMap<mlir::Value, int> numbers;

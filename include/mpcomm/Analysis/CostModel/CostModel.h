@@ -94,15 +94,14 @@ public:
   /// results.
   double getSeconds(mlir::Operation *op) const;
   /// The same with `bytes` of memory traffic, with or without a launch, and
-  /// with the fraction `share` of the op's flops, and with factors of
-  /// `product`, if that is given.
+  /// with the fraction `share` of the op's flops.
   double getSeconds(mlir::Operation *op, int64_t bytes, bool isLaunched,
-                    double share = 1, mlir::Type product = {}) const;
+                    double share = 1) const;
 
   /// Flop/s of an op: for a contraction (PrecisionClass::LowerPrecision), the
-  /// rate of its product type, or `product`, times the efficiency of its
-  /// product kind; otherwise the rate of the vector units.
-  double getFlopRate(mlir::Operation *op, mlir::Type product = {}) const;
+  /// rate of its product type times the efficiency of its product kind;
+  /// otherwise the rate of the vector units.
+  double getFlopRate(mlir::Operation *op) const;
 
 private:
   Cluster cluster;

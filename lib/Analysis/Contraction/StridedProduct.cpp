@@ -87,14 +87,8 @@ std::optional<StridedGemm> mpcomm::getStridedProduct(ArrayRef<int64_t> sizes,
   return products.front();
 }
 
-bool mpcomm::putSumsLast(SmallVectorImpl<int64_t> &loops, int64_t numParallel) {
-  auto isSum = [&](int64_t loop) { return loop >= numParallel; };
-  auto *sums = llvm::find_if(loops, isSum);
-  if (std::all_of(sums, loops.end(), isSum) &&
-      std::is_sorted(sums, loops.end()))
-    return false;
-  llvm::sort(loops);
-  return true;
+bool mpcomm::isF8OfTensorCores(Type type) {
+  return isa<Float8E4M3FNType, Float8E5M2Type>(getElementTypeOrSelf(type));
 }
 
 bool mpcomm::fitsTensorCoresOfF8(const StridedGemm &product,

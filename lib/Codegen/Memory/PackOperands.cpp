@@ -63,10 +63,6 @@ static int64_t getPackingCost(OpOperand &operand, bool isInit,
 /// A call of a matrix product takes about as long as copying this.
 static constexpr int64_t kBytesOfACall = 1 << 16;
 
-static bool isF8(Type type) {
-  return isa<Float8E4M3FNType, Float8E5M2Type>(getElementTypeOrSelf(type));
-}
-
 /// Whether products of 8 bits on buffers of `types` are some that tensor cores
 /// can do.
 static bool fitsTensorCores(ArrayRef<ContractionDim> dims,
@@ -123,8 +119,8 @@ static unsigned choosePacked(linalg::ContractOp op) {
     std::optional<int64_t> products = countProducts(dims);
     if (!products)
       continue;
-    if (isF8(types[0]) && isF8(types[1]) && *products > 0 &&
-        !fitsTensorCores(dims, types))
+    if (isF8OfTensorCores(types[0]) && isF8OfTensorCores(types[1]) &&
+        *products > 0 && !fitsTensorCores(dims, types))
       continue;
     std::pair cost{rounds ? *products : 0, bytes + *products * kBytesOfACall};
     if (cost < bestCost) {

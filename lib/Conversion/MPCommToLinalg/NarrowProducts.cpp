@@ -43,9 +43,7 @@ static std::optional<Source> findSource(Value operand) {
     source.path.push_back(op);
     op = op->getOperand(0).getDefiningOp();
   }
-  if (!op || !isWidening(op) ||
-      !isa<Float8E4M3FNType, Float8E5M2Type>(
-          getElementTypeOrSelf(op->getOperand(0))))
+  if (!op || !isWidening(op) || !isF8OfTensorCores(op->getOperand(0).getType()))
     return std::nullopt;
   auto widening = cast<linalg::GenericOp>(op);
   if (!llvm::all_of(widening.getIndexingMapsArray(),
@@ -73,6 +71,16 @@ static Value moveNarrow(OpBuilder &builder, const Source &source) {
     value = view->getResult(0);
   }
   return value;
+}
+
+/// Sorts the loops of an operand unless those that are summed, from
+/// `numParallel` on, are its last and in order.
+static void putSumsLast(SmallVectorImpl<int64_t> &loops, int64_t numParallel) {
+  auto isSum = [&](int64_t loop) { return loop >= numParallel; };
+  auto *sums = llvm::find_if(loops, isSum);
+  if (!std::all_of(sums, loops.end(), isSum) ||
+      !std::is_sorted(sums, loops.end()))
+    llvm::sort(loops);
 }
 
 /// `wide`: gets what widened and moved the operands before.

@@ -39,9 +39,8 @@ std::optional<StridedGemm> getStridedProduct(llvm::ArrayRef<int64_t> sizes,
                                              llvm::ArrayRef<int64_t> b,
                                              llvm::ArrayRef<int64_t> c);
 
-/// Sorts the loops of an operand unless those that are summed, from
-/// `numParallel` on, are its last and in order. Whether that changes anything.
-bool putSumsLast(llvm::SmallVectorImpl<int64_t> &loops, int64_t numParallel);
+/// Whether elements of `type` are 8-bit floats that tensor cores multiply.
+bool isF8OfTensorCores(mlir::Type type);
 
 /// Whether tensor cores can multiply operands of 8 bits so: both lie along what
 /// is summed, sizes and strides are multiples of 16 elements, and those of the

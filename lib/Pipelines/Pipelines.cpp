@@ -468,6 +468,9 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   casts.fp8History = options.fp8History;
   casts.fp8Margin = options.fp8Margin;
   casts.cluster = options.getCluster();
+  // Tensor cores add up 8 bits in less than f32.
+  casts.multiplyF8 = options.numerics != Numerics::Exact &&
+                     chipsHave(options, ChipFeature::F8Products);
   passes.addPass(createInsertCastsPass(casts));
   // After casts, which say what has 16 bits; before anything weighs what a
   // step costs and keeps.
@@ -665,9 +668,6 @@ void mpcomm::buildLowerPipeline(OpPassManager &passes,
   passes.addPass(createConvertMPCommToMPRTPass());
   ConvertMPCommToLinalgPassOptions linalg;
   linalg.device = canFuseAttention(options) ? "cuda" : "host";
-  // Tensor cores add up 8 bits in less than f32.
-  linalg.multiplyF8 = options.numerics != Numerics::Exact &&
-                      chipsHave(options, ChipFeature::F8Products);
   if (options.target == "cuda" && options.numerics != Numerics::Exact)
     linalg.rowsAtATime = kRowsAtATimeOnGPU;
   passes.addPass(createConvertMPCommToLinalgPass(linalg));

@@ -79,7 +79,7 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
     - `gather` becomes a generic with `tensor.extract`; `gather_grad` and
       `scatter` become `mprt.scatter`. Sums and products of 16-bit values are in
       f32.
-    - With `multiply-f8`, a contraction whose operands are both widened from
+    - In a module with `mpcomm.multiply_f8`, a contraction whose operands are both widened from
       8-bit floats reads the 8 bits, if sizes and strides are multiples of 16
       and not both are f8E5M2. An operand that does not lie along what is summed
       is transposed first. Sums then have the precision of tensor cores.
@@ -116,10 +116,7 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
            "Device whose kernels implement ops outside of linalg: host or cuda">,
     Option<"rowsAtATime", "rows-at-a-time", "int64_t", "1",
            "Rows that kernels sum in parallel, at least; sums over more than "
-           "4096 rows in sequence are in f64">,
-    Option<"multiplyF8", "multiply-f8", "bool", "false",
-           "Products of two tensors widened from 8 bits read the 8 bits, as "
-           "GPUs from sm_89 on can multiply them">
+           "4096 rows in sequence are in f64">
   ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",

@@ -132,7 +132,9 @@ def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
     rounded to E4M3, or to E5M2 if the backward pass produces it; the results of
     products are divided by both scales. Scales derive from the largest
     magnitudes of earlier steps, which are new state (`fp8-scaling=delayed`,
-    `mpcomm.update_fp8_scale`), or of the same step (`current`).
+    `mpcomm.update_fp8_scale`), or of the same step (`current`). With
+    `multiply-f8`, the module gets `mpcomm.multiply_f8`: products are compiled,
+    and counted by the step model, as those of tensor cores of 8 bits.
 
     Assumes: Form 1, with f32 parameters.
 
@@ -187,6 +189,9 @@ def InsertCastsPass : Pass<"mpcomm-insert-casts", "::mlir::ModuleOp"> {
     Option<"fp8Margin", "fp8-margin", "std::string", "\"\"",
            "Scales are 2^margin below the largest that fit; empty: that of the "
            "file, else 0">,
+    Option<"multiplyF8", "multiply-f8", "bool", "false",
+           "Products of two tensors widened from 8 bits read the 8 bits, as "
+           "GPUs from sm_89 on can multiply them">,
     MPComm_ClusterOption
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect",

@@ -105,6 +105,35 @@ bool mpcomm::fitsTensorCoresOfF8(const StridedGemm &product,
          });
 }
 
+/// Sorts the loops of an operand unless those that are summed, from
+/// `numParallel` on, are its last and in order.
+static void putSumsLast(SmallVectorImpl<int64_t> &loops, int64_t numParallel) {
+  auto isSum = [&](int64_t loop) { return loop >= numParallel; };
+  auto *sums = llvm::find_if(loops, isSum);
+  if (!std::all_of(sums, loops.end(), isSum) ||
+      !std::is_sorted(sums, loops.end()))
+    llvm::sort(loops);
+}
+
+std::optional<OperandLoops> mpcomm::orderForTensorCoresOfF8(
+    ArrayRef<int64_t> sizes, int64_t numParallel, const OperandLoops &loops,
+    ArrayRef<int64_t> resultLoops, Type lhs, Type rhs, Type result) {
+  Type left = getElementTypeOrSelf(lhs), right = getElementTypeOrSelf(rhs);
+  auto element = dyn_cast<FloatType>(getElementTypeOrSelf(result));
+  if (!isF8OfTensorCores(left) || !isF8OfTensorCores(right) ||
+      (isa<Float8E5M2Type>(left) && isa<Float8E5M2Type>(right)) || !element ||
+      element.getWidth() < 16 || element.getWidth() > 32)
+    return std::nullopt;
+  OperandLoops ordered = loops;
+  for (SmallVector<int64_t> &list : ordered)
+    putSumsLast(list, numParallel);
+  std::optional<StridedGemm> product =
+      getStridedProduct(sizes, ordered[0], ordered[1], resultLoops);
+  if (!product || !fitsTensorCoresOfF8(*product, element.getWidth() / 8))
+    return std::nullopt;
+  return ordered;
+}
+
 LogicalResult mpcomm::getContractionDims(linalg::LinalgOp op,
                                          ArrayRef<Type> types,
                                          SmallVectorImpl<ContractionDim> &dims,

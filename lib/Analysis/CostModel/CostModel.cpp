@@ -95,7 +95,7 @@ static StringRef getFlopKey(Type type) {
   return "f32";
 }
 
-double CostModel::getFlopRate(Operation *op) const {
+double CostModel::getFlopRate(Operation *op, Type product) const {
   const auto &flops = cluster.device.flops;
   double f32 = flops.at("f32");
   auto lookup = [&](StringRef key, double otherwise) {
@@ -107,7 +107,7 @@ double CostModel::getFlopRate(Operation *op) const {
       precision.getPrecisionClass() != PrecisionClass::LowerPrecision)
     return lookup("vector", f32);
   auto cost = dyn_cast<CostOpInterface>(op);
-  Type type = cost ? cost.getProductType() : Type();
+  Type type = product ? product : cost ? cost.getProductType() : Type();
   StringRef key = type ? getFlopKey(type) : "f32";
   double share = 1;
   if (cost) {
@@ -126,13 +126,13 @@ double CostModel::getFlopRate(Operation *op) const {
 }
 
 double CostModel::getSeconds(Operation *op, int64_t bytes, bool isLaunched,
-                             double share) const {
+                             double share, Type product) const {
   double flops = 0;
   if (auto cost = dyn_cast<CostOpInterface>(op))
     flops = share * static_cast<double>(std::max<int64_t>(cost.getFlops(), 0));
   if (flops == 0 && bytes <= 0)
     return 0;
-  double compute = flops / getFlopRate(op);
+  double compute = flops / getFlopRate(op, product);
   double memory = static_cast<double>(bytes) / cluster.device.memoryBandwidth;
   return std::max(compute, memory) + (isLaunched ? cluster.device.launch : 0);
 }

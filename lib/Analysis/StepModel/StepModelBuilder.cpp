@@ -124,10 +124,10 @@ void StepBuilder::findUses() {
   for (auto [op, used] : llvm::enumerate(nests.uses))
     for (int number : used)
       if (auto owner = owners.find(number);
-          owner != owners.end() && hasNests(nests.origins[op]))
+          owner != owners.end() && readsByNests(nests.origins[op]))
         usesOf[nests.origins[op]].push_back(owner->second);
   for (auto [i, op] : llvm::enumerate(ops)) {
-    if (!hasNests(i) || isView[i])
+    if (!readsByNests(i) || isView[i])
       op->walk([&, i = i](Operation *user) {
         for (Value operand : user->getOperands())
           if (int value = getNumber(operand); value >= 0)

@@ -68,6 +68,8 @@ private:
   void findLowered();
   /// Whether kernels compute an op.
   bool hasNests(int op) const;
+  /// Whether what an op reads is what its nests, or StepNests::f8Products, say.
+  bool readsByNests(int op) const;
   bool takesStrides(mlir::Operation *op) const;
   void formKernels();
   /// The position at which a kernel runs.

@@ -39,6 +39,10 @@ bool StepBuilder::hasNests(int op) const {
   return lowered[op] && lowered[op]->hasNests();
 }
 
+bool StepBuilder::readsByNests(int op) const {
+  return hasNests(op) || nests.f8Products.contains(op);
+}
+
 void StepBuilder::formKernels() {
   groups.emplace(nests.problem, kMaxKernelOperands);
   (void)groups->run();
@@ -68,6 +72,8 @@ std::pair<int, int> StepBuilder::getSlots(int op) const {
   if (groupsOf[op].empty())
     return {op, op};
   std::pair<int, int> slots{static_cast<int>(ops.size()), -1};
+  if (nests.f8Products.contains(op)) // after its transposes
+    slots = {op, op};
   for (int group : groupsOf[op]) {
     slots.first = std::min(slots.first, getSlot(group));
     slots.second = std::max(slots.second, getSlot(group));
@@ -124,6 +130,10 @@ void StepBuilder::costOps() {
       step.seconds[op] = countCalls(op) * getCallee(op)->seconds;
     else if (auto found = copied.find(op); found != copied.end())
       step.seconds[op] = costCopies(op, found->second);
+    else if (auto f8 = nests.f8Products.find(op); f8 != nests.f8Products.end())
+      step.seconds[op] =
+          model.getSeconds(current, f8->second.bytes, /*isLaunched=*/true,
+                           /*share=*/1, f8->second.element);
     else if (!placed.contains(op))
       step.seconds[op] = model.getSeconds(current);
   }
@@ -179,7 +189,9 @@ void StepBuilder::costKernels() {
       double seconds = model.getSeconds(
           ops[op], static_cast<int64_t>(std::min(bytes, 9e18)), !isLaunched,
           // A product's flops are not those of what its operands go through.
-          lowered[op]->isProduct ? 0 : own / std::max(points[op], 1.0));
+          !lowered[op] || lowered[op]->isProduct
+              ? 0
+              : own / std::max(points[op], 1.0));
       isLaunched |= seconds > 0;
       step.seconds[op] += seconds;
       shares.push_back({op, group, seconds});

@@ -8,6 +8,7 @@
 
 #include "StepModel/StepNests.h"
 #include "mlir/IR/Matchers.h"
+#include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
 
 using namespace mlir;
@@ -388,8 +389,13 @@ void StepNests::removeDead() {
 void StepNests::read(ArrayRef<Operation *> ops,
                      ArrayRef<const LoweredOp *> lowered,
                      ArrayRef<char> isView) {
+  auto module =
+      ops.empty() ? ModuleOp() : ops.front()->getParentOfType<ModuleOp>();
+  bool multipliesF8 = module && module->hasAttr(kMultiplyF8Attr);
   for (auto [i, op] : llvm::enumerate(ops)) {
     position = static_cast<int>(i);
+    if (multipliesF8 && addF8Product(op))
+      continue;
     if (isView[i] && (!lowered[i] || lowered[i]->hasNests())) {
       // Whoever makes or reads it takes strides.
       int source = materialise(lookup(op->getOperand(0)));

@@ -10,7 +10,8 @@
 // the lowered block: each op as it is lowered alone (OpNests.h), and what the
 // passes between do across ops: equal nests are one, broadcasts go into the
 // indices of what reads them, reshapes cancel out, widenings are done by their
-// readers, and what nothing needs is gone.
+// readers, products of what was widened from 8 bits read these where the module
+// says so (kMultiplyF8Attr), and what nothing needs is gone.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,6 +32,13 @@ public:
   void read(llvm::ArrayRef<mlir::Operation *> ops,
             llvm::ArrayRef<const LoweredOp *> lowered,
             llvm::ArrayRef<char> isView);
+
+  /// A product that reads 8 bits.
+  struct F8Product {
+    mlir::Type element; ///< of an operand
+    int64_t bytes = 0;  ///< that it reads and writes
+  };
+  llvm::DenseMap<int, F8Product> f8Products; ///< by op
 
   KernelProblem problem;
   /// By op of the problem: the op that it stems from, and the one at which it
@@ -70,6 +78,8 @@ private:
   int materialiseForProduct(int value);
   int reshape(int source, mlir::Type type, int origin);
   void addOpaque(mlir::Operation *op, bool isProduct, int position);
+  bool addF8Product(mlir::Operation *op);
+  int transpose(int source, llvm::ArrayRef<int64_t> dims);
   void addLowered(mlir::Operation *op, const LoweredOp &lowered, int position);
   void addNest(const LoweredOp &lowered, int step,
                llvm::MutableArrayRef<int> map, int position);

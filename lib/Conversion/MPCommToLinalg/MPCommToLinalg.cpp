@@ -15,6 +15,7 @@
 #include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/DialectConversion.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Analysis/KernelGroups/OpNests.h"
 #include "mpcomm/Conversion/Passes.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
@@ -161,7 +162,7 @@ struct ConvertMPCommToLinalg
     if (failed(lowerAndFold(getOperation(), lower, fold)))
       return signalPassFailure();
     // After folds, which would take the transposes back.
-    if (multiplyF8)
+    if (getOperation()->hasAttr(kMultiplyF8Attr))
       readNarrowOperands(getOperation());
   }
 

@@ -73,31 +73,20 @@ static Value moveNarrow(OpBuilder &builder, const Source &source) {
   return value;
 }
 
-/// Sorts the loops of an operand unless those that are summed, from
-/// `numParallel` on, are its last and in order.
-static void putSumsLast(SmallVectorImpl<int64_t> &loops, int64_t numParallel) {
-  auto isSum = [&](int64_t loop) { return loop >= numParallel; };
-  auto *sums = llvm::find_if(loops, isSum);
-  if (!std::all_of(sums, loops.end(), isSum) ||
-      !std::is_sorted(sums, loops.end()))
-    llvm::sort(loops);
-}
-
 /// `wide`: gets what widened and moved the operands before.
 static void readNarrow(linalg::ContractOp op,
                        llvm::SetVector<Operation *> &wide) {
   if (!op.hasPureTensorSemantics())
     return;
   auto result = cast<RankedTensorType>(op->getResult(0).getType());
-  int64_t resultBits = result.getElementTypeBitWidth();
-  if (!isa<FloatType>(result.getElementType()) || resultBits < 16 ||
-      resultBits > 32 || !result.hasStaticShape())
+  if (!result.hasStaticShape())
     return;
   std::optional<Source> sources[2];
-  SmallVector<int64_t> loops[3], sorted[2];
-  for (auto [list, map] : llvm::zip_equal(loops, op.getIndexingMapsArray()))
+  SmallVector<int64_t> lists[3];
+  for (auto [list, map] : llvm::zip_equal(lists, op.getIndexingMapsArray()))
     for (AffineExpr expr : map.getResults())
       list.push_back(cast<AffineDimExpr>(expr).getPosition());
+  OperandLoops loops = {lists[0], lists[1]};
   auto numParallel = static_cast<int64_t>(op.getNumParallelLoops());
   SmallVector<int64_t> sizes = op.getStaticLoopRanges();
   // As dot_general has them: parallel loops first.
@@ -108,28 +97,20 @@ static void readNarrow(linalg::ContractOp op,
                                 });
   if (!isOrdered || llvm::is_contained(sizes, ShapedType::kDynamic))
     return;
-  for (unsigned side : {0u, 1u}) {
-    sources[side] = findSource(op.getInputs()[side]);
-    if (!sources[side])
+  for (unsigned side : {0u, 1u})
+    if (!(sources[side] = findSource(op.getInputs()[side])))
       return;
-    sorted[side] = loops[side];
-    putSumsLast(sorted[side], numParallel);
-  }
-  auto isE5M2 = [](const std::optional<Source> &source) {
-    return isa<Float8E5M2Type>(getElementTypeOrSelf(source->narrow));
-  };
-  if (isE5M2(sources[0]) && isE5M2(sources[1]))
-    return;
-  std::optional<StridedGemm> product =
-      getStridedProduct(sizes, sorted[0], sorted[1], loops[2]);
-  if (!product || !fitsTensorCoresOfF8(*product, resultBits / 8))
+  std::optional<OperandLoops> sorted = orderForTensorCoresOfF8(
+      sizes, numParallel, loops, lists[2], sources[0]->narrow.getType(),
+      sources[1]->narrow.getType(), result);
+  if (!sorted)
     return;
   OpBuilder builder(op);
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   SmallVector<Value, 2> inputs;
   for (unsigned side : {0u, 1u}) {
     Value value = moveNarrow(builder, *sources[side]);
-    if (sorted[side] != loops[side])
+    if ((*sorted)[side] != loops[side])
       value = sortByLoop(builder, op.getLoc(), value, loops[side]);
     inputs.push_back(value);
     SmallVector<AffineExpr> exprs;

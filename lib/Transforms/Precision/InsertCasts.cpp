@@ -21,6 +21,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Analysis/Cluster/ClusterAttr.h"
+#include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Analysis/StepSignature.h"
 #include "mpcomm/Transforms/Passes.h"
 
@@ -304,6 +305,8 @@ LogicalResult InsertCasts::quantize(func::FuncOp step,
       << remark::metric("products", rewriter.products)
       << remark::metric("tensors", rewriter.tensors)
       << remark::metric("bytes", rewriter.bytes);
+  if (multiplyF8 && rewriter.products > 0)
+    getOperation()->setAttr(kMultiplyF8Attr, UnitAttr::get(&getContext()));
   return success();
 }
 

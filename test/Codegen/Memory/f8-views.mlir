@@ -1,10 +1,11 @@
-// RUN: mpcomm-opt %s --convert-mpcomm-to-linalg=multiply-f8 --canonicalize --cse --mpcomm-form-kernels --mpcomm-bufferize-step \
+// RUN: mpcomm-opt %s --convert-mpcomm-to-linalg --canonicalize --cse --mpcomm-form-kernels --mpcomm-bufferize-step \
 // RUN:   --mpcomm-plan-memory --convert-linalg-to-mprt | FileCheck %s
 //
 // Tensor cores read 8 bits at multiples of 16 bytes: operands and results that
 // are views at other places, or with rows at others, are packed. A product of
 // 16 bits takes the views as they are.
 
+module attributes {mpcomm.multiply_f8} {
 // CHECK-LABEL: func.func @slice(
 //       CHECK: mprt.launch @copy{{.*}} ins(%{{.+}} : memref<32x64xf8E4M3FN, strided<[72, 1], offset: 3>>)
 //       CHECK: mprt.gemm {{.*}} strides [64, 1] x [1, 64] -> [48, 1]
@@ -45,4 +46,5 @@ func.func @wide(%x: tensor<32x72xbf16>, %y: tensor<48x64xbf16>) -> tensor<32x48x
   %s = mpcomm.slice %x, starts = [0, 3], limits = [32, 67], strides = [1, 1] : (tensor<32x72xbf16>) -> tensor<32x64xbf16>
   %r = mpcomm.dot_general %s, %y, contracting_dims = [1] x [1] : (tensor<32x64xbf16>, tensor<48x64xbf16>) -> tensor<32x48xbf16>
   return %r : tensor<32x48xbf16>
+}
 }

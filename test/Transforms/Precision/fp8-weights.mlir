@@ -1,6 +1,8 @@
 // RUN: mpcomm-opt %s --split-input-file --mpcomm-insert-casts="policy=fp8 compute=lower_precision" --remarks-filter="mpcomm.*" \
 // RUN:   --remark-format=emitRemark 2>%t.remarks | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK --input-file=%t.remarks
+// RUN: mpcomm-opt %s --split-input-file --mpcomm-insert-casts="policy=fp8 compute=lower_precision multiply-f8" | FileCheck %s --check-prefix=MARK
+// MARK: module attributes {mpcomm.multiply_f8}
 //
 // Products with what is made of parameters alone go through 8 bits, and the
 // gradients of these products. Products of activations, as of queries and keys,

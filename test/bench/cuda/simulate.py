@@ -35,7 +35,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
 sys.path.insert(0, HERE)
-from gpu_programs import PROGRAMS, call, import_step  # noqa: E402
+from gpu_programs import PROGRAMS, call, for_chips, import_step  # noqa: E402
 
 
 def cluster_file(a):
@@ -71,6 +71,7 @@ def main():
     parser.add_argument("--ranks", default="1,8,1024")
     parser.add_argument("--cluster", default="dgx-h100")
     parser.add_argument("--device")
+    parser.add_argument("--chips", default="sm_90", help="that programs are compiled for; they decide how 8 bits are multiplied")
     parser.add_argument("--profile", action="append", default=[])
     parser.add_argument("--programs", default="gpt2-small-bf16,gpt2-medium-bf16,resnet50-bf16")
     parser.add_argument("--measured")
@@ -94,8 +95,8 @@ def print_table(a):
         profile = ["--profile-file=" + profiles[name]] if name in profiles else []
         alone = None
         for ranks in map(int, a.ranks.split(",")):
-            graph = "mpcomm-graph{target=cuda cluster=%s mesh=dp:%d %s%s}" % (
-                cluster, ranks, options, " profile-file=" + profiles[name] if profile else "")  # fmt: skip
+            graph = "mpcomm-graph{cluster=%s mesh=dp:%d %s%s}" % (
+                cluster, ranks, for_chips(a.chips, options), " profile-file=" + profiles[name] if profile else "")  # fmt: skip
             text = call(os.path.join(a.bin, "mpcomm-sim"), step, "--pipeline=" + graph, "--cluster=" + cluster, *profile)
             seconds = {label: float(re.search(r"^%s +([\d.]+) us" % label, text, re.M).group(1)) * 1e-6
                        for label in ("step", "compute", "exposed")}  # fmt: skip

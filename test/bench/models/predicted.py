@@ -8,7 +8,7 @@
 # REQUIRES: torch, torchvision, sklearn, compiler
 # RUN: rm -rf %t && mkdir %t
 # RUN: %python %s --bin=%mpcomm_obj_root/bin --folder=%t --models=mlp,gpt,vit,resnet,gpt-check | FileCheck %s
-# CHECK: 60 of 60 equal
+# CHECK: 65 of 65 equal
 """Compares the kernels that the step model predicts with those that are formed:
 the launches of each function, and the bytes that they read and write (remarks
 `Predicted` and `Formed`, docs/Design/CostModel.md). They have to be equal. The last
@@ -45,7 +45,8 @@ OPTIONS = ["mesh=dp:1", "mesh=dp:2", "mesh=dp:2 precision=bf16", "mesh=dp:1 prec
            "mesh=dp:1 precision=f16 loss-scale=dynamic", "mesh=dp:2 micro-batches=2 precision=bf16",
            "mesh=pp:2 micro-batches=2", "mesh=dp:2 wire=i8 wire-min-bytes=0 numerics=lossy",
            "mesh=dp:2 precision=bf16 attention=fused", "mesh=dp:1 target=cuda",
-           "mesh=dp:2 target=cuda precision=bf16", "mesh=dp:2 target=cuda precision=fp8"]  # fmt: skip
+           "mesh=dp:2 target=cuda precision=bf16", "mesh=dp:2 target=cuda precision=fp8",
+           "mesh=dp:1 target=cuda precision=fp8 chip=sm_90"]  # fmt: skip
 REMARK = re.compile(r" (Predicted|Formed) \|.*\| (?:ArenaBytes=(\d+), )?Bytes=(\d+),.* Function=([^ ,]+), Launches=(\d+)")
 ARENA = re.compile(r" Arena \|.* Function=([^ ,]+) \|.* Bytes=(\d+),")
 

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mpcomm/Analysis/Contraction/ContractionPlan.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include <array>
 
 namespace mpcomm {
 
@@ -39,8 +40,28 @@ std::optional<StridedGemm> getStridedProduct(llvm::ArrayRef<int64_t> sizes,
                                              llvm::ArrayRef<int64_t> b,
                                              llvm::ArrayRef<int64_t> c);
 
+/// Unit attribute of a module: a product of two tensors that were widened from
+/// 8 bits reads these where tensor cores can multiply them. Set by
+/// mpcomm-insert-casts.
+inline constexpr llvm::StringLiteral kMultiplyF8Attr = "mpcomm.multiply_f8";
+
 /// Whether elements of `type` are 8-bit floats that tensor cores multiply.
 bool isF8OfTensorCores(mlir::Type type);
+
+/// Loops of the dimensions of two operands.
+using OperandLoops = std::array<llvm::SmallVector<int64_t>, 2>;
+
+/// The orders of loops in which tensor cores can multiply the operands, given
+/// in 8 bits: those that they have, or parallel loops before those that are
+/// summed, from `numParallel` on. Nothing if they cannot: both operands have
+/// `lhs` and `rhs` of f8E5M2 or another type than isF8OfTensorCores, `result`
+/// elements of other than 16 or 32 bits, or sizes or strides that are not
+/// multiples of 16.
+std::optional<OperandLoops>
+orderForTensorCoresOfF8(llvm::ArrayRef<int64_t> sizes, int64_t numParallel,
+                        const OperandLoops &loops,
+                        llvm::ArrayRef<int64_t> resultLoops, mlir::Type lhs,
+                        mlir::Type rhs, mlir::Type result);
 
 /// Whether tensor cores can multiply operands of 8 bits so: both lie along what
 /// is summed, sizes and strides are multiples of 16 elements, and those of the

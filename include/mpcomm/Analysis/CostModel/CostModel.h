@@ -94,14 +94,15 @@ public:
   /// results.
   double getSeconds(mlir::Operation *op) const;
   /// The same with `bytes` of memory traffic, with or without a launch, and
-  /// with the fraction `share` of the op's flops.
+  /// with the fraction `share` of the op's flops, and with factors of `product`
+  /// if that is given.
   double getSeconds(mlir::Operation *op, int64_t bytes, bool isLaunched,
-                    double share = 1) const;
+                    double share = 1, mlir::Type product = {}) const;
 
   /// Flop/s of an op: for a contraction (PrecisionClass::LowerPrecision), the
-  /// rate of its product type times the efficiency of its product kind;
-  /// otherwise the rate of the vector units.
-  double getFlopRate(mlir::Operation *op) const;
+  /// rate of its product type, or `product`, times the efficiency of its
+  /// product kind; otherwise the rate of the vector units.
+  double getFlopRate(mlir::Operation *op, mlir::Type product = {}) const;
 
 private:
   Cluster cluster;

@@ -15,6 +15,7 @@
 
 #include "support/Error.h"
 
+#include <array>
 #include <cstdint>
 
 namespace mprt {
@@ -40,8 +41,13 @@ struct GemmEpilogue {
   mprt_epilogue_kind kind;
   mprt_dtype biasType;
   void *bias, *matrix;
+  std::array<const void *, 2> scales = {}; ///< null: none
 
-  static bool hasBias(int32_t kind) { return kind != MPRT_GELU_GRAD; }
+  int countScales() const { return !scales[0] ? 0 : scales[1] ? 2 : 1; }
+
+  static bool hasBias(int32_t kind) {
+    return kind != MPRT_GELU_GRAD && kind != MPRT_SCALE;
+  }
   static bool hasMatrix(int32_t kind) {
     return kind == MPRT_BIAS_GELU_AUX || kind == MPRT_GELU_GRAD;
   }

@@ -29,9 +29,12 @@ static constexpr struct {
     {MPRT_GELU_GRAD, "gelu_grad"},
     {MPRT_BIAS_GRAD_A, "bias_grad_a"},
     {MPRT_BIAS_GRAD_B, "bias_grad_b"},
+    {MPRT_SCALE, "scale"},
 };
 
-bool Epilogue::hasBias() const { return kind != MPRT_GELU_GRAD; }
+bool Epilogue::hasBias() const {
+  return kind != MPRT_GELU_GRAD && kind != MPRT_SCALE;
+}
 
 bool Epilogue::hasMatrix() const {
   return kind == MPRT_BIAS_GELU_AUX || kind == MPRT_GELU_GRAD;
@@ -46,16 +49,27 @@ std::optional<Epilogue> Epilogue::of(LaunchOp launch) {
   for (const auto &known : kKinds)
     if (kind && kind.getValue() == known.name)
       epilogue.kind = known.kind;
+  auto isOperand = [&](int64_t value) {
+    return value >= 0 && value < static_cast<int64_t>(launch->getNumOperands());
+  };
   auto operand = [&](StringRef name, int64_t &value) {
     auto number = entries.getAs<IntegerAttr>(name);
     if (!number)
       return false;
     value = number.getInt();
-    return value >= 0 && value < static_cast<int64_t>(launch->getNumOperands());
+    return isOperand(value);
   };
+  if (Attribute scales = entries.get("scales")) {
+    auto numbers = dyn_cast<DenseI64ArrayAttr>(scales);
+    if (!numbers || numbers.empty() || numbers.size() > 2 ||
+        !llvm::all_of(numbers.asArrayRef(), isOperand))
+      return std::nullopt;
+    epilogue.scales = llvm::to_vector(numbers.asArrayRef());
+  }
   if (!epilogue.kind ||
       (epilogue.hasBias() && !operand("bias", epilogue.bias)) ||
-      (epilogue.hasMatrix() && !operand("matrix", epilogue.matrix)))
+      (epilogue.hasMatrix() && !operand("matrix", epilogue.matrix)) ||
+      (epilogue.kind == MPRT_SCALE && epilogue.scales.empty()))
     return std::nullopt;
   return epilogue;
 }
@@ -70,6 +84,8 @@ void Epilogue::set(LaunchOp launch) const {
     entries.push_back(b.getNamedAttr("bias", b.getI64IntegerAttr(bias)));
   if (hasMatrix())
     entries.push_back(b.getNamedAttr("matrix", b.getI64IntegerAttr(matrix)));
+  if (!scales.empty())
+    entries.push_back(b.getNamedAttr("scales", b.getDenseI64ArrayAttr(scales)));
   launch->setAttr(kEpilogueAttr, b.getDictionaryAttr(entries));
 }
 

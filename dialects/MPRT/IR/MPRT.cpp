@@ -539,8 +539,8 @@ LogicalResult MPRTDialect::verifyOperationAttribute(Operation *op,
     if (!launch || !Epilogue::of(launch))
       return emitAttrError(op, attr,
                            "a kind (bias, bias_gelu, bias_gelu_aux, "
-                           "gelu_grad, bias_grad_a or bias_grad_b) and numbers "
-                           "of operands, on a launch");
+                           "gelu_grad, bias_grad_a, bias_grad_b or scale) and "
+                           "numbers of operands, on a launch");
     return success();
   }
   if (name == kFixedMaskAttr) {

@@ -49,7 +49,7 @@ def MPRT_Dialect : Dialect {
       at the moment when most of them are in use;
     - `mprt.epilogue`, a dictionary, on a launch after an mprt.gemm: a library
       may fuse the kernel into the product. `kind` is the mprt_epilogue_kind;
-      `bias` and `matrix` are operand numbers of the launch;
+      `bias`, `matrix` and `scales` are operand numbers of the launch;
     - `mprt.attention`, on launches of the kernels of an attention, which are
       one call of the runtime: a dictionary of its `kind` and `scale` on the
       first, a unit on those that belong to it;

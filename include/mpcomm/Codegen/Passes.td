@@ -342,8 +342,11 @@ def FormEpiloguesPass : Pass<"mpcomm-form-epilogues", "::mlir::ModuleOp"> {
     Guarantees: a launch whose kernel computes what a library can fuse into an
     `mprt.gemm` without batch dimensions is moved directly after the product, if
     the order of the ops between them does not matter, and gets the attribute
-    `mprt.epilogue`. Its entries `bias` and `matrix` are operand numbers; `kind`
-    is
+    `mprt.epilogue`. Its entries `bias`, `matrix` and `scales` are operand
+    numbers; `kind` is
+    - `scale`: the result of a product of 8 bits is multiplied by `scales`, one
+      or two numbers; with them, the other kinds that have the result in place
+      do so first;
     - `bias`: a bias along the rows is added to the whole result, in place;
     - `bias_gelu`: then gelu, in its tanh form, is applied to the sum;
     - `bias_gelu_aux`: the sum is kept, and its gelu is written to `matrix`;
@@ -358,8 +361,8 @@ def FormEpiloguesPass : Pass<"mpcomm-form-epilogues", "::mlir::ModuleOp"> {
     runtime launches the kernels if the library has no such product.
 
     Numerics: reassociating. A 16-bit sum is rounded once, not before and after
-    the bias is added, or before and after the multiplication by gelu's
-    derivative. Gradients of biases are summed in f32, in the library's order.
+    the bias is added, or before and after the multiplication by scales or by
+    gelu's derivative. Gradients of biases are summed in f32, in the library's order.
 
     Example: the launch in
     ```mlir

@@ -29,7 +29,7 @@ extern "C" {
 
 /* Incremented whenever a structure or a signature below changes. A program
  * exports the number for which it was compiled as `mpcomm_abi_version`. */
-#define MPRT_ABI_VERSION 9u
+#define MPRT_ABI_VERSION 10u
 
 typedef enum MPRT_ENUM_TYPE {
   MPRT_OK = 0,
@@ -169,13 +169,15 @@ typedef enum MPRT_ENUM_TYPE {
   MPRT_BIAS_GELU_AUX = 3, /* then matrix = gelu(C); C stays                  */
   MPRT_GELU_GRAD = 4,     /* C[i, j] *= gelu'(matrix[i, j])                  */
   MPRT_BIAS_GRAD_A = 5,   /* bias[i] = the sum over k of A[i, k]             */
-  MPRT_BIAS_GRAD_B = 6    /* bias[j] = the sum over k of B[k, j]             */
+  MPRT_BIAS_GRAD_B = 6,   /* bias[j] = the sum over k of B[k, j]             */
+  MPRT_SCALE = 7          /* nothing but its scales                          */
 } mprt_epilogue_kind;
 
 /* An operation that a library may fuse into a matrix product without batch
  * dimensions, which saves a pass over memory. gelu is the tanh approximation;
  * the matrix has the type and the strides of C. A library computes it in f32
- * and rounds once, when it stores. */
+ * and rounds once, when it stores. The product of two matrices of 8 bits may
+ * have scales: numbers in f32 that C is multiplied by before anything else. */
 typedef struct {
   int32_t kind;          /* mprt_epilogue_kind */
   uint32_t bias, matrix; /* index into the kernels' pointers, if the kind has
@@ -183,7 +185,8 @@ typedef struct {
   uint32_t bias_type;    /* mprt_dtype, if the kind has a bias; that of C for
                           * a bias that is added */
   uint32_t count;        /* of kernels, at least 1 */
-  uint32_t reserved;     /* 0 */
+  uint32_t scale_count;  /* 0 to 2; at least 1 for MPRT_SCALE */
+  uint32_t scales[2];    /* indices into the kernels' pointers */
   const mprt_kernel *const *kernels; /* run in order if the device does not
                                       * support the operation */
 } mprt_epilogue;

@@ -24,6 +24,15 @@ using OpKind = KernelProblem::OpKind;
 /// The most arithmetic that may be repeated for every row.
 static constexpr unsigned kMaxCheapOps = 4;
 
+bool mpcomm::isElementOfKernels(Type type) {
+  if (isa<Float8E4M3FNType, Float8E5M2Type, Float16Type, BFloat16Type,
+          Float32Type, Float64Type>(type))
+    return true;
+  auto integer = dyn_cast<IntegerType>(type);
+  return integer &&
+         llvm::is_contained({1u, 8u, 16u, 32u, 64u}, integer.getWidth());
+}
+
 bool mpcomm::isView(Operation *op) {
   return isa<tensor::ExtractSliceOp, tensor::CollapseShapeOp,
              tensor::ExpandShapeOp, tensor::CastOp, tensor::EmptyOp,

@@ -155,15 +155,121 @@ static std::optional<unsigned> destinationOf(linalg::GenericOp op,
   return std::nullopt;
 }
 
-/// A sum of the product, read where it is written, and a bias along its last
-/// dimension, and gelu of it or not.
+namespace {
+/// The product, read where it is written, times one or two numbers.
+struct Scaled {
+  Value value; // of the product's type
+  unsigned matrix = 0;
+  SmallVector<int64_t, 2> scales;
+  size_t count = 0; // of the ops that make it
+};
+} // namespace
+
+static bool hasIdentityMaps(linalg::GenericOp op) {
+  return llvm::all_of(op.getIndexingMapsArray(),
+                      [](AffineMap map) { return map.isIdentity(); });
+}
+
+/// The only op in the body of an elementwise `op`, if it is an `Op` of its
+/// inputs in their order.
+template <typename Op> static Op onlyOpIn(linalg::GenericOp op) {
+  Block *body = op.getBody();
+  auto only = yielded(op).getDefiningOp<Op>();
+  return only && body->getOperations().size() == 2 && isElementwise(op) &&
+                 llvm::equal(
+                     only->getOperands(),
+                     body->getArguments().take_front(op.getNumDpsInputs()))
+             ? only
+             : Op();
+}
+
+/// The argument that `op` multiplies `value` by, a number in f32.
+static std::optional<int64_t> scaleOf(linalg::GenericOp op, Value value,
+                                      unsigned inputs) {
+  if (!onlyOpIn<arith::MulFOp>(op) || op.getNumDpsInputs() != 2)
+    return std::nullopt;
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  for (unsigned i : {0u, 1u}) {
+    auto number = dyn_cast<BlockArgument>(op.getInputs()[1 - i]);
+    if (op.getInputs()[i] != value || !maps[i].isIdentity() ||
+        !maps[2].isIdentity() || !number || number.getArgNumber() >= inputs)
+      continue;
+    auto type = cast<RankedTensorType>(number.getType());
+    if (type.getRank() == 0 && type.getElementType().isF32())
+      return number.getArgNumber();
+  }
+  return std::nullopt;
+}
+
+static std::optional<Scaled> matchScaled(ArrayRef<linalg::GenericOp> ops,
+                                         unsigned inputs) {
+  Scaled found;
+  linalg::GenericOp first = ops.front();
+  if (first.getNumDpsInputs() < 1 || first.getNumResults() != 1)
+    return std::nullopt;
+  bool isWidened = onlyOpIn<arith::ExtFOp>(first) && hasIdentityMaps(first);
+  Value value = isWidened ? first.getResult(0) : Value();
+  found.count = isWidened;
+  auto product = dyn_cast<BlockArgument>(first.getInputs()[0]);
+  if (!isWidened && product && product.getArgNumber() < inputs &&
+      first.getNumDpsInputs() == 2) // the number comes first
+    product = dyn_cast<BlockArgument>(first.getInputs()[1]);
+  if (!product || product.getArgNumber() < inputs)
+    return std::nullopt;
+  if (!isWidened)
+    value = product;
+  Type element = getElementTypeOrSelf(product);
+  if (!isFloatOfProduct(element) || !getElementTypeOrSelf(value).isF32())
+    return std::nullopt;
+  for (; found.scales.size() < 2 && found.count < ops.size(); ++found.count) {
+    linalg::GenericOp op = ops[found.count];
+    std::optional<int64_t> scale = scaleOf(op, value, inputs);
+    if (!scale)
+      break;
+    found.scales.push_back(*scale);
+    value = op.getResult(0);
+  }
+  if (found.scales.empty())
+    return std::nullopt;
+  if (isWidened) {
+    if (found.count == ops.size())
+      return std::nullopt;
+    linalg::GenericOp last = ops[found.count++];
+    if (!onlyOpIn<arith::TruncFOp>(last) || !hasIdentityMaps(last) ||
+        last.getInputs()[0] != value ||
+        getElementTypeOrSelf(last.getResult(0)) != element)
+      return std::nullopt;
+    value = last.getResult(0);
+  }
+  found.value = value;
+  found.matrix = product.getArgNumber();
+  return found;
+}
+
+/// The product, read where it is written, and scaled or not, and a bias along
+/// its last dimension, and gelu of it or not.
 static std::optional<EpilogueKernel> matchBias(ArrayRef<linalg::GenericOp> ops,
                                                unsigned inputs) {
+  EpilogueKernel found;
+  std::optional<Scaled> scaled = matchScaled(ops, inputs);
+  if (scaled) {
+    found.matrix = scaled->matrix;
+    found.epilogue.scales = scaled->scales;
+    linalg::GenericOp last = ops[scaled->count - 1];
+    ops = ops.drop_front(scaled->count);
+    if (ops.empty()) {
+      found.epilogue.kind = MPRT_SCALE;
+      auto kernel = last->getParentOfType<func::FuncOp>();
+      return kernel.getNumResults() == 1 &&
+                     destinationOf(last, inputs) == found.matrix
+                 ? std::optional(found)
+                 : std::nullopt;
+    }
+  }
   linalg::GenericOp sum = ops.front();
   if (ops.size() > 2 || !llvm::all_of(ops, isElementwise) ||
       sum.getNumDpsInputs() != 2)
     return std::nullopt;
-  EpilogueKernel found;
   unsigned loops = sum.getNumLoops();
   SmallVector<AffineMap> maps = sum.getIndexingMapsArray();
   Type element = getElementTypeOrSelf(sum.getResult(0));
@@ -174,14 +280,17 @@ static std::optional<EpilogueKernel> matchBias(ArrayRef<linalg::GenericOp> ops,
       AffineMap::get(loops, 0, {getAffineDimExpr(loops - 1, context)}, context);
   bool hasBoth = false;
   for (unsigned i : {0u, 1u}) {
-    auto product = dyn_cast<BlockArgument>(sum.getInputs()[i]);
+    Value product = sum.getInputs()[i];
+    auto argument = dyn_cast<BlockArgument>(product);
     auto bias = dyn_cast<BlockArgument>(sum.getInputs()[1 - i]);
-    if (product && bias && product != bias && maps[i].isIdentity() &&
-        maps[1 - i] == last && product.getArgNumber() >= inputs &&
-        bias.getArgNumber() < inputs &&
+    bool isProduct = scaled ? product == scaled->value
+                            : argument && argument.getArgNumber() >= inputs;
+    if (isProduct && bias && product != bias && maps[i].isIdentity() &&
+        maps[1 - i] == last && bias.getArgNumber() < inputs &&
         getElementTypeOrSelf(product) == element &&
         getElementTypeOrSelf(bias) == element) {
-      found.matrix = product.getArgNumber();
+      if (!scaled)
+        found.matrix = argument.getArgNumber();
       found.epilogue.bias = bias.getArgNumber();
       hasBoth = true;
       break;

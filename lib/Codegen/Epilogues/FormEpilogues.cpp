@@ -16,6 +16,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Codegen/Passes.h"
 #include "mpcomm/Dialect/MPRT/IR/Address.h"
 #include "mpcomm/Dialect/MPRT/IR/Epilogue.h"
@@ -144,7 +145,10 @@ static std::optional<Epilogue> match(GemmOp product, LaunchOp launch,
   Epilogue epilogue = found.epilogue;
   int64_t m = product.getM(), n = product.getN(), k = product.getK();
   Value matrix = launch->getOperand(found.matrix);
+  bool isOfF8 = isF8OfTensorCores(product.getA().getType()) &&
+                isF8OfTensorCores(product.getB().getType());
   if (!product.getBatch().empty() || product.getAccumulate() ||
+      (!epilogue.scales.empty() && !isOfF8) ||
       (epilogue.hasBias() && !isDense(launch->getOperand(epilogue.bias))))
     return std::nullopt;
   if (epilogue.kind == MPRT_BIAS_GRAD_A) {

@@ -97,6 +97,10 @@ static unsigned choosePacked(linalg::ContractOp op) {
   auto result = dyn_cast<FloatType>(
       getElementTypeOrSelf(op.getDpsInits().front().getType()));
   bool rounds = result && result.getWidth() < 32;
+  auto module = op->getParentOfType<ModuleOp>();
+  bool isForTensorCores = module && module->hasAttr(kMultiplyF8Attr) &&
+                          isF8OfTensorCores(op.getInputs()[0].getType()) &&
+                          isF8OfTensorCores(op.getInputs()[1].getType());
   for (OpOperand &operand : op->getOpOperands())
     views |= isView(operand) << operand.getOperandNumber();
   for (unsigned packed = 0; packed <= views; ++packed) {
@@ -119,8 +123,7 @@ static unsigned choosePacked(linalg::ContractOp op) {
     std::optional<int64_t> products = countProducts(dims);
     if (!products)
       continue;
-    if (isF8OfTensorCores(types[0]) && isF8OfTensorCores(types[1]) &&
-        *products > 0 && !fitsTensorCores(dims, types))
+    if (isForTensorCores && *products > 0 && !fitsTensorCores(dims, types))
       continue;
     std::pair cost{rounds ? *products : 0, bytes + *products * kBytesOfACall};
     if (cost < bestCost) {

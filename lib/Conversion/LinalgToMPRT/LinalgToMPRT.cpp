@@ -13,6 +13,7 @@
 
 #include "mlir/IR/Matchers.h"
 #include "mpcomm/Analysis/Contraction/StridedProduct.h"
+#include "mpcomm/Analysis/KernelGroups/BlockNests.h"
 #include "mpcomm/Conversion/Passes.h"
 
 namespace mpcomm {
@@ -186,16 +187,6 @@ LogicalResult Lowering::lowerFill(linalg::FillOp op) {
   return success();
 }
 
-/// Whether kernels can have elements of a type.
-static bool isOfKernels(Type element) {
-  if (isa<FloatType>(element))
-    return isa<Float8E4M3FNType, Float8E5M2Type, Float16Type, BFloat16Type,
-               Float32Type, Float64Type>(element);
-  return element.isInteger(1) || element.isInteger(8) ||
-         element.isInteger(16) || element.isInteger(32) ||
-         element.isInteger(64);
-}
-
 LogicalResult Lowering::lowerCopy(Operation *op, Value source, Value target) {
   auto from = dyn_cast<MemRefType>(source.getType());
   auto to = dyn_cast<MemRefType>(target.getType());
@@ -207,7 +198,7 @@ LogicalResult Lowering::lowerCopy(Operation *op, Value source, Value target) {
     rewriter.eraseOp(op);
     return success();
   }
-  bool isFew = isOfKernels(from.getElementType()) &&
+  bool isFew = isElementOfKernels(from.getElementType()) &&
                mpcomm::detail::countBytes(from) <= copyKernelBytes;
   if (!isFew && mprt::isContiguous(from) && mprt::isContiguous(to)) {
     rewriter.replaceOpWithNewOp<mprt::CopyOp>(op, source, target);

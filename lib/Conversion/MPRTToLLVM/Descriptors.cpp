@@ -307,11 +307,14 @@ Descriptors::epilogue(ArrayRef<mprt::LaunchOp> launches) {
   for (mprt::LaunchOp launch : launches)
     kernels.push_back(address(kernel(launch).getSymName()));
   LLVM::GlobalOp list = make("kernels", first.getLoc(), kernels);
+  auto numScales = static_cast<int64_t>(epilogue.scales.size());
+  epilogue.scales.resize(2, 0);
   return make("epilogue", first.getLoc(),
               {number(32, epilogue.kind), number(32, epilogue.bias),
                number(32, epilogue.matrix), number(32, type),
-               number(32, static_cast<int64_t>(kernels.size())), number(32, 0),
-               address(list.getSymName())});
+               number(32, static_cast<int64_t>(kernels.size())),
+               number(32, numScales), number(32, epilogue.scales[0]),
+               number(32, epilogue.scales[1]), address(list.getSymName())});
 }
 
 LLVM::GlobalOp Descriptors::attention(ArrayRef<mprt::LaunchOp> launches) {

@@ -269,8 +269,11 @@ CudaDevice::gemmWithEpilogue(uint32_t stream, const mprt_gemm_desc &desc,
   void *bias = GemmEpilogue::hasBias(kind) ? args[epilogue.bias] : nullptr;
   void *matrix =
       GemmEpilogue::hasMatrix(kind) ? args[epilogue.matrix] : nullptr;
-  Expected<bool> taken = products->runWithEpilogue(
-      desc, streams[stream], a, b, c, {kind, biasType, bias, matrix});
+  GemmEpilogue pointed = {kind, biasType, bias, matrix};
+  for (uint32_t i = 0; i < epilogue.scale_count; ++i)
+    pointed.scales[i] = args[epilogue.scales[i]];
+  Expected<bool> taken =
+      products->runWithEpilogue(desc, streams[stream], a, b, c, pointed);
   if (!taken)
     return taken.error();
   if (*taken)

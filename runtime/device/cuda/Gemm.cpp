@@ -49,6 +49,7 @@ struct CudaGemmPlan {
   std::array<uint32_t, 5> alignments;
   int epilogue = 0;       // its kind; 0: none
   int biasType = 0;       // mprt_dtype
+  int scales = 0;         // how many
   bool isRefused = false; // the library has no algorithm with the epilogue
   bool hasWorkspace;
   bool settled; // false: the first guess, taken during a capture
@@ -231,7 +232,8 @@ static ChoiceKey keyOf(const CudaGemmPlan &plan, const mprt_gemm_desc &desc,
                    p.batch,
                    plan.hasWorkspace,
                    plan.epilogue,
-                   plan.biasType};
+                   plan.biasType,
+                   plan.scales};
   for (const GemmProblem::Operand *operand : {&p.left, &p.right, &p.result})
     key.insert(key.end(), {operand->transposed, operand->leading,
                            p.batch > 1 ? operand->batchStride : 0});
@@ -371,6 +373,7 @@ Expected<CudaGemmPlan *> Gemm::State::planFor(const mprt_gemm_desc &desc,
       std::memcmp(&kept->desc, &desc, sizeof desc) == 0 &&
       kept->epilogue == (epilogue ? int(epilogue->kind) : 0) &&
       kept->biasType == (epilogue ? int(epilogue->biasType) : 0) &&
+      kept->scales == (epilogue ? epilogue->countScales() : 0) &&
       kept->alignments ==
           alignmentsOf(desc, kept->problem.loop, a, b, c, epilogue))
     return kept.get();
@@ -381,6 +384,7 @@ Expected<CudaGemmPlan *> Gemm::State::planFor(const mprt_gemm_desc &desc,
   plan->problem = *problem;
   plan->epilogue = epilogue ? int(epilogue->kind) : 0;
   plan->biasType = epilogue ? int(epilogue->biasType) : 0;
+  plan->scales = epilogue ? epilogue->countScales() : 0;
   plan->alignments = alignmentsOf(desc, problem->loop, a, b, c, epilogue);
   plan->hasWorkspace = hasWorkspace;
   std::memcpy(&plan->desc, &desc, sizeof desc);
@@ -449,8 +453,14 @@ Error Gemm::State::clear(const mprt_gemm_desc &desc, CUstream stream, void *c) {
 }
 
 static Error nameProduct(const Error &error, const mprt_gemm_desc &desc) {
+  bool isOf8Bits = sizeOf(mprt_dtype(desc.type_a)) == 1;
   return makeError(error.status(), "a product [", desc.m, ", ", desc.k, "] x [",
-                   desc.k, ", ", desc.n, "]: ", error.message());
+                   desc.k, ", ", desc.n, "]", isOf8Bits ? " of 8 bits" : "",
+                   ": ", error.message(),
+                   isOf8Bits && error.status() == MPRT_UNSUPPORTED
+                       ? " (compiled with chip=sm_80 or numerics=exact, it "
+                         "is one of 16 bits)"
+                       : "");
 }
 
 Expected<bool> Gemm::State::run(const mprt_gemm_desc &desc, CUstream stream,

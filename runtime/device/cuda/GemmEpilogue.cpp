@@ -20,6 +20,13 @@ Error mprt::cuda::pointEpilogue(const CublasLt &lt, LtMatmulDesc operation,
   if (epilogue.bias)
     if (Error error = set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias))
       return error;
+  // The library multiplies by both: which one is of which operand is all the
+  // same.
+  constexpr int attributes[] = {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+                                CUBLASLT_MATMUL_DESC_B_SCALE_POINTER};
+  for (size_t i = 0; i < epilogue.scales.size() && epilogue.scales[i]; ++i)
+    if (Error error = set(attributes[i], epilogue.scales[i]))
+      return error;
   if (!epilogue.matrix)
     return {};
   return set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
@@ -41,6 +48,8 @@ static uint32_t libraryEpilogue(mprt_epilogue_kind kind) {
     return CUBLASLT_EPILOGUE_BGRADB;
   case MPRT_BIAS_GRAD_B:
     return CUBLASLT_EPILOGUE_BGRADA;
+  case MPRT_SCALE:
+    return CUBLASLT_EPILOGUE_DEFAULT;
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// RUN: mpcomm-opt %s --convert-mpcomm-to-linalg --canonicalize --cse --mpcomm-form-kernels --mpcomm-bufferize-step \
+// RUN: mpcomm-opt %s --split-input-file --convert-mpcomm-to-linalg --canonicalize --cse --mpcomm-form-kernels --mpcomm-bufferize-step \
 // RUN:   --mpcomm-plan-memory --convert-linalg-to-mprt | FileCheck %s
 //
 // Tensor cores read 8 bits at multiples of 16 bytes: operands and results that
@@ -47,4 +47,22 @@ func.func @wide(%x: tensor<32x72xbf16>, %y: tensor<48x64xbf16>) -> tensor<32x48x
   %r = mpcomm.dot_general %s, %y, contracting_dims = [1] x [1] : (tensor<32x64xbf16>, tensor<48x64xbf16>) -> tensor<32x48xbf16>
   return %r : tensor<32x48xbf16>
 }
+}
+
+// -----
+
+// Only there: a product on a processor takes the view as it is.
+// CHECK-LABEL: func.func @processor(
+//       CHECK: mprt.gemm {{.*}} strides [72, 1] x [1, 64] -> [48, 1]
+#a = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> (n, k)>
+#c = affine_map<(m, n, k) -> (m, n)>
+func.func @processor(%x: tensor<32x72xf8E4M3FN>, %y: tensor<48x64xf8E4M3FN>) -> tensor<32x48xbf16> {
+  %s = mpcomm.slice %x, starts = [0, 3], limits = [32, 67], strides = [1, 1] : (tensor<32x72xf8E4M3FN>) -> tensor<32x64xf8E4M3FN>
+  %zero = arith.constant 0.0 : bf16
+  %e = tensor.empty() : tensor<32x48xbf16>
+  %i = linalg.fill ins(%zero : bf16) outs(%e : tensor<32x48xbf16>) -> tensor<32x48xbf16>
+  %r = linalg.contract indexing_maps = [#a, #b, #c] ins(%s, %y : tensor<32x64xf8E4M3FN>, tensor<48x64xf8E4M3FN>)
+      outs(%i : tensor<32x48xbf16>) -> tensor<32x48xbf16>
+  return %r : tensor<32x48xbf16>
 }

@@ -11,7 +11,7 @@ func.func @host(%b: memref<16xf32>, %c: memref<8x16xf32>) {
 
 func.func private @k(memref<16xf32>, memref<8x16xf32>) attributes {mpcomm.kernel}
 func.func @wrong(%b: memref<16xf32>, %c: memref<8x16xf32>) {
-  // expected-error @below {{expects 'mprt.epilogue' to be a kind (bias, bias_gelu, bias_gelu_aux, gelu_grad, bias_grad_a or bias_grad_b) and numbers of operands, on a launch}}
+  // expected-error @below {{expects 'mprt.epilogue' to be a kind (bias, bias_gelu, bias_gelu_aux, gelu_grad, bias_grad_a, bias_grad_b or scale) and numbers of operands, on a launch}}
   mprt.launch @k ins(%b : memref<16xf32>) outs(%c : memref<8x16xf32>) {mprt.epilogue = {kind = "bias", bias = 2}}
   return
 }

@@ -10,6 +10,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 import os
 import re
+import socket
 import subprocess
 import sys
 
@@ -96,3 +97,18 @@ check(launches(counts), "no kernels ran", text)
 text, _ = train(one, files, 1, "late", 1, MPRT_ATTENTION="cudnn", MPFAKE_FAIL="cudnnBackendExecute:9:5000")
 check(re.search(r"mprt_attention.*blocks\.0\.attn.*attention by cuDNN: cudnnBackendExecute: "
                 r"CUDNN_STATUS_EXECUTION_FAILED", text, re.S), "no place", text)  # fmt: skip
+
+# Ranks whose environments have products computed differently do not begin.
+with socket.socket() as probe:
+    probe.bind(("127.0.0.1", 0))
+    port = str(probe.getsockname()[1])
+ranks = []
+for rank in "0", "1":
+    variables = dict(os.environ, **emulator.environment, RANK=rank, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+                     MASTER_PORT=port, MPFAKE_DEVICES="2", MPFAKE_MEMORY="256M", MPRT_TF32=rank)  # fmt: skip
+    ranks.append(subprocess.Popen(
+        [RUN, two, *files, "--steps", "1", "--seed", "7", "--device", "cuda", "--timeout", "60"], env=variables,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))  # fmt: skip
+texts = [process.communicate()[0] for process in ranks]
+check([process.returncode for process in ranks] == [1, 1], "began", texts)
+check("rank 1 has MPRT_TF32=1 where rank 0 has no MPRT_TF32=1" in texts[0], "no reason", texts)

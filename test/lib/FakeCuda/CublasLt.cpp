@@ -36,6 +36,7 @@ struct cublasLtMatmulDescOpaque_t {
   int32_t biasType = -1;
   void *aux = nullptr;
   int64_t auxLeading = 0;
+  const float *scales[2] = {}; // of A and B
 
   bool has(uint32_t kind) const { return epilogue == kind; }
   bool hasEpilogue() const { return !has(CUBLASLT_EPILOGUE_DEFAULT); }
@@ -134,6 +135,10 @@ cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
     return take(desc->aux, value, bytes);
   if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD)
     return take(desc->auxLeading, value, bytes);
+  if (attribute == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER)
+    return take(desc->scales[0], value, bytes);
+  if (attribute == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER)
+    return take(desc->scales[1], value, bytes);
   if (attribute == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE)
     return take(desc->biasType, value, bytes);
   return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -244,7 +249,8 @@ static bool isF8(int type) {
 }
 
 /// As the documentation has it of Hopper: products of 8 bits read both operands
-/// along what is summed, in multiples of 16 bytes, and have no epilogue here.
+/// along what is summed, in multiples of 16 bytes; of epilogues they have a
+/// bias of 16 bits here.
 bool Product::fitsF8() const {
   bool types =
       isF8(b.type) && (a.type == CUDA_R_8F_E4M3 || b.type == CUDA_R_8F_E4M3) &&
@@ -254,7 +260,9 @@ bool Product::fitsF8() const {
                a.leading % 16 == 0 && b.leading % 16 == 0 &&
                d.leading * bytes % 16 == 0;
   return types && sizes && desc.transA == CUBLAS_OP_T &&
-         desc.transB == CUBLAS_OP_N && !desc.hasEpilogue();
+         desc.transB == CUBLAS_OP_N &&
+         (!desc.hasEpilogue() ||
+          (desc.has(CUBLASLT_EPILOGUE_BIAS) && d.type != CUDA_R_32F));
 }
 
 cublasStatus_t Product::check() const {
@@ -291,6 +299,9 @@ cublasStatus_t Product::check() const {
            : (desc.computeType == CUBLAS_COMPUTE_32F ||
               (full && desc.computeType == CUBLAS_COMPUTE_32F_FAST_TF32)) &&
                  desc.scaleType == CUDA_R_32F;
+  // "If set for an unsupported matrix data type [...]": only of 8 bits.
+  if ((desc.scales[0] && !isF8(a.type)) || (desc.scales[1] && !isF8(b.type)))
+    return CUBLAS_STATUS_INVALID_VALUE;
   return types && computes ? checkEpilogue() : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -389,6 +400,9 @@ template <typename Sum> void Product::multiply() const {
             sum = Sum(mprt::bf16ToFloat(mprt::floatToBf16(float(sum))));
         }
         sum *= Sum(alpha);
+        for (const float *scale : desc.scales)
+          if (scale)
+            sum *= Elements(MPRT_F32, scale).get<Sum>(0);
         if (beta != 0)
           sum += Sum(beta) *
                  operands[2].get<Sum>(batch * c.batchStride + c.at(i, j));
@@ -415,6 +429,9 @@ int Product::run() const {
   if (desc.addsBias() || desc.hasSum())
     operands.push_back({elementOf(biasType()), desc.bias,
                         (desc.has(CUBLASLT_EPILOGUE_BGRADB) ? n() : m()) - 1});
+  for (const float *scale : desc.scales)
+    if (scale)
+      operands.push_back({MPRT_F32, scale, 0});
   if (desc.hasAux())
     operands.push_back(
         {elementOf(d.type), desc.aux, (n() - 1) * desc.auxLeading + m() - 1});
@@ -494,6 +511,8 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
   mpfake_note(("cublasLtMatmul/" + std::to_string(product.algorithm)).c_str());
   if (isF8(layoutA->type))
     mpfake_note("cublasLtMatmul/f8");
+  if (desc->scales[0])
+    mpfake_note("cublasLtMatmul/scaled");
   mpfake_note(
       ("cublasLtMatmul/epilogue/" + std::to_string(desc->epilogue)).c_str());
   return enqueue(stream, "cublasLtMatmul", product)

@@ -55,6 +55,8 @@
   F(CUBLASLT_MATMUL_DESC_BIAS_POINTER, 8)                                      \
   F(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 11)                             \
   F(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 12)                                  \
+  F(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, 17)                                  \
+  F(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, 18)                                  \
   F(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, 26)                                   \
   F(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 2)                                 \
   F(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)                               \

@@ -199,7 +199,7 @@ TEST_P(DeviceCalls, DoesEpiloguesWithTheProductOrAfterIt) {
                                    epilogue, nullptr)
                 .error()
                 .message(),
-            "an epilogue of kind 1 beside 1 kernels, expected 1 to 6, and "
+            "an epilogue of kind 1 beside 1 kernels, expected 1 to 7, and "
             "kernels that have its bias and its matrix");
 }
 

@@ -17,8 +17,10 @@
 #include "mpcomm/Runtime/Exactly.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <set>
+#include <string_view>
 
 using namespace mpcomm::run;
 
@@ -110,6 +112,15 @@ mpcomm::run::sharedSettingsOf(const TrainingJob &job) {
 
   // Of other values ranks either meet in the same way or not at all.
   all.addFlag("--comm nccl", options.comm == "nccl");
+
+  // What the environment says of products on GPUs.
+  if (manifest.device == "cuda")
+    for (const auto &[name, value] :
+         {std::pair("MPRT_TF32", "1"), std::pair("MPRT_CUDA_TUNE", "0")}) {
+      const char *set = std::getenv(name);
+      all.addFlag(std::string(name) + "=" + value,
+                  set && std::string_view(set) == value);
+    }
 
   // Which functions run, and from where to where.
   bool trains = !job.trainers.empty();

@@ -53,6 +53,9 @@ private:
   llvm::DenseMap<mlir::Value, int> valueNumbers;
 };
 
+/// Whether tensors of kernels can have elements of `type`.
+bool isElementOfKernels(mlir::Type type);
+
 /// Whether an op is a view of its operand, or an allocation.
 bool isView(mlir::Operation *op);
 

@@ -19,6 +19,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mpcomm/Analysis/KernelGroups/BlockNests.h"
 
 using namespace mlir;
 
@@ -46,16 +47,7 @@ bool isSupportedInBody(Operation *op) {
 }
 
 static bool isSupportedType(Type type) {
-  if (type.isIndex() || type.isF16() || type.isBF16() || type.isF32() ||
-      type.isF64() || isa<Float8E4M3FNType, Float8E5M2Type>(type))
-    return true;
-  auto integer = dyn_cast<IntegerType>(type);
-  return integer &&
-         llvm::is_contained({1u, 8u, 16u, 32u, 64u}, integer.getWidth());
-}
-
-bool isSupportedElement(Type type) {
-  return isSupportedType(type) && !type.isIndex(); // which has no width
+  return type.isIndex() || isElementOfKernels(type);
 }
 
 /// The op of `op`'s body that adds one more term to result `index`, with the
@@ -149,7 +141,7 @@ LogicalResult ModelBuilder::readSignature() {
     auto tensor = dyn_cast<RankedTensorType>(type);
     if (!tensor || !tensor.hasStaticShape() ||
         !mpcomm::detail::isCountable(tensor) ||
-        !isSupportedElement(tensor.getElementType()))
+        !isElementOfKernels(tensor.getElementType()))
       return error(kernel) << "argument #" << i << " has type " << type
                            << ", expected a tensor of static shape of numbers, "
                               "at most 2^48 of them";
@@ -197,7 +189,7 @@ LogicalResult ModelBuilder::readOps() {
     if (!structured || !structured.hasPureTensorSemantics())
       return error(&op) << "expected a linalg op on tensors";
     for (Type type : structured->getResultTypes())
-      if (!isSupportedElement(getElementTypeOrSelf(type)))
+      if (!isElementOfKernels(getElementTypeOrSelf(type)))
         return error(&op) << "makes " << type << ", expected numbers";
     if (llvm::any_of(structured.getIndexingMapsArray(), [](AffineMap map) {
           return llvm::any_of(map.getResults(), [](AffineExpr expr) {

@@ -138,9 +138,6 @@ int64_t countMovedBytes(const KernelModel &model);
 /// constant or a splat; null for others.
 mlir::TypedAttr matchUniformTensor(mlir::Value tensor);
 
-/// True for element types of the tensors of a kernel.
-bool isSupportedElement(mlir::Type type);
-
 /// True for ops that KernelModel lets a body contain beside its terminator.
 bool isSupportedInBody(mlir::Operation *op);
 

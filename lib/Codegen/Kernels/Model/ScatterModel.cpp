@@ -15,6 +15,7 @@
 #include "Kernels/Model/LaneOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mpcomm/Analysis/KernelGroups/BlockNests.h"
 #include "mpcomm/Dialect/MPComm/Utils/Combine.h"
 
 using namespace mlir;
@@ -82,7 +83,7 @@ std::optional<ScatterModel> ScatterModel::build(func::FuncOp kernel,
   Value tensors[] = {target, model.op.getUpdates(), model.op.getIndices()};
   for (auto [i, tensor] : llvm::enumerate(tensors)) {
     auto type = cast<RankedTensorType>(tensor.getType());
-    if (!isSupportedElement(type.getElementType()))
+    if (!isElementOfKernels(type.getElementType()))
       return fail("expected elements that kernels have in memory");
     if (!::mpcomm::detail::isCountable(type))
       return fail("expected tensors of at most 2^48 elements");

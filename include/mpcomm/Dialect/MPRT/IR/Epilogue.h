@@ -20,13 +20,15 @@
 namespace mpcomm::mprt {
 
 /// A dictionary: `kind`, the name of an mprt_epilogue_kind ("bias",
-/// "bias_gelu", "bias_gelu_aux", "gelu_grad", "bias_grad_a", "bias_grad_b"),
-/// and `bias` and `matrix` if the kind has them: operand numbers of the launch.
+/// "bias_gelu", "bias_gelu_aux", "gelu_grad", "bias_grad_a", "bias_grad_b",
+/// "scale"), and `bias` and `matrix` if the kind has them: operand numbers of
+/// the launch; and `scales`, an array of one or two of them.
 inline constexpr llvm::StringLiteral kEpilogueAttr = "mprt.epilogue";
 
 struct Epilogue {
   int32_t kind = 0; ///< mprt_epilogue_kind
   int64_t bias = 0, matrix = 0;
+  llvm::SmallVector<int64_t, 2> scales;
 
   /// Whether the kind has a bias, or a second matrix.
   bool hasBias() const;

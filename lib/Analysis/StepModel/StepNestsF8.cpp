@@ -55,30 +55,43 @@ int StepNests::transpose(int source, ArrayRef<int64_t> dims) {
 }
 
 namespace {
+/// A transpose, of which `dims` are, or a reshape.
+struct Move {
+  SmallVector<int64_t> dims;
+  RankedTensorType type;
+};
+
 /// What an operand of a product is widened from.
 struct NarrowSource {
   Value value; // null: from nothing of 8 bits
   /// What moves it before the product, the last first.
-  SmallVector<Operation *> path;
+  SmallVector<Move> path;
 };
 } // namespace
 
 static NarrowSource findNarrowSource(Value operand) {
   NarrowSource source;
-  Operation *op = operand.getDefiningOp();
-  for (; isa_and_nonnull<TransposeOp, ReshapeOp>(op);
-       op = op->getOperand(0).getDefiningOp())
-    source.path.push_back(op);
-  auto widening = dyn_cast_or_null<arith::ExtFOp>(op);
+  Value value = operand;
+  for (;;) {
+    Move move{{}, cast<RankedTensorType>(value.getType())};
+    if (auto transpose = value.getDefiningOp<TransposeOp>()) {
+      value = transpose.getOperand();
+      move.dims = llvm::to_vector(transpose.getDims());
+    } else if (auto reshape = value.getDefiningOp<ReshapeOp>()) {
+      value = reshape.getOperand();
+    } else {
+      break;
+    }
+    source.path.push_back(std::move(move));
+  }
+  auto widening = value.getDefiningOp<arith::ExtFOp>();
   if (!widening || !isF8OfTensorCores(widening.getIn().getType()))
     return source;
   source.value = widening.getIn();
   // Two transposes may cancel out.
   auto before = source.value.getDefiningOp<TransposeOp>();
-  auto after = source.path.empty() ? TransposeOp()
-                                   : dyn_cast<TransposeOp>(source.path.back());
-  if (before && after &&
-      invertPermutationVector(before.getDims()) == after.getDims()) {
+  if (before && !source.path.empty() &&
+      invertPermutationVector(before.getDims()) == source.path.back().dims) {
     source.value = before.getOperand();
     source.path.pop_back();
   }
@@ -100,10 +113,11 @@ bool StepNests::addF8Product(Operation *op) {
     if (!source.value)
       return false;
     // The last transposes are strides.
-    auto *end = llvm::find_if_not(source.path, llvm::IsaPred<TransposeOp>);
-    for (Operation *moved : llvm::make_range(source.path.begin(), end)) {
+    auto *end = llvm::find_if(
+        source.path, [](const Move &move) { return move.dims.empty(); });
+    for (const Move &move : llvm::make_range(source.path.begin(), end)) {
       SmallVector<int64_t> own(list.size());
-      for (auto [i, dim] : llvm::enumerate(cast<TransposeOp>(moved).getDims()))
+      for (auto [i, dim] : llvm::enumerate(move.dims))
         own[dim] = list[i];
       list = std::move(own);
     }
@@ -119,14 +133,14 @@ bool StepNests::addF8Product(Operation *op) {
   SmallVector<int, 2> operands;
   for (auto [source, list, order] : llvm::zip_equal(sources, lists, *ordered)) {
     int value = lookup(source.value);
-    for (Operation *moved : llvm::reverse(source.path)) {
-      auto type = cast<RankedTensorType>(moved->getResult(0).getType());
-      if (auto transposed = dyn_cast<TransposeOp>(moved))
-        value = transpose(value, transposed.getDims());
-      else
-        value = reshape(value, type.clone(getElementTypeOrSelf(source.value)),
-                        position);
-    }
+    Type element = getElementTypeOrSelf(source.value);
+    for (const Move &move : llvm::reverse(source.path))
+      value =
+          move.dims.empty()
+              ? reshape(value,
+                        RankedTensorType::get(move.type.getShape(), element),
+                        position)
+              : transpose(value, move.dims);
     if (list != order) {
       SmallVector<int64_t> dims;
       for (int64_t loop : order)

@@ -442,6 +442,13 @@ static bool chipsHave(const CompileOptions &options, ChipFeature feature) {
                      feature);
 }
 
+/// Whether products may read 8 bits, which tensor cores add up in less than
+/// f32.
+static bool canMultiplyF8(const CompileOptions &options) {
+  return options.numerics != Numerics::Exact &&
+         chipsHave(options, ChipFeature::F8Products);
+}
+
 /// Whether kernels can compute attention.
 static bool canFuseAttention(const CompileOptions &options) {
   return chipsHave(options, ChipFeature::TileProducts);
@@ -468,9 +475,7 @@ void mpcomm::buildGraphPipeline(OpPassManager &passes,
   casts.fp8History = options.fp8History;
   casts.fp8Margin = options.fp8Margin;
   casts.cluster = options.getCluster();
-  // Tensor cores add up 8 bits in less than f32.
-  casts.multiplyF8 = options.numerics != Numerics::Exact &&
-                     chipsHave(options, ChipFeature::F8Products);
+  casts.multiplyF8 = canMultiplyF8(options);
   passes.addPass(createInsertCastsPass(casts));
   // After casts, which say what has 16 bits; before anything weighs what a
   // step costs and keeps.
@@ -668,6 +673,7 @@ void mpcomm::buildLowerPipeline(OpPassManager &passes,
   passes.addPass(createConvertMPCommToMPRTPass());
   ConvertMPCommToLinalgPassOptions linalg;
   linalg.device = canFuseAttention(options) ? "cuda" : "host";
+  linalg.multiplyF8 = canMultiplyF8(options);
   if (options.target == "cuda" && options.numerics != Numerics::Exact)
     linalg.rowsAtATime = kRowsAtATimeOnGPU;
   passes.addPass(createConvertMPCommToLinalgPass(linalg));

@@ -67,23 +67,25 @@ Error mprt::check(const mprt_epilogue &epilogue) {
       return makeError(MPRT_INVALID_ARGUMENT, "kernel ", i,
                        " of an epilogue is null");
   uint32_t operands = epilogue.count ? epilogue.kernels[0]->operands : 0;
-  if (epilogue.scale_count > 2 || (kind == MPRT_SCALE && !epilogue.scale_count))
+  uint32_t fewest = kind == MPRT_SCALE,
+           most = GemmEpilogue::canScale(kind) ? 2 : 0;
+  if (epilogue.scale_count < fewest || epilogue.scale_count > most)
     return makeError(MPRT_INVALID_ARGUMENT, "an epilogue of kind ", kind,
-                     " has ", epilogue.scale_count, " scales, ",
-                     kind == MPRT_SCALE ? 1 : 0, " to 2 expected");
+                     " has ", epilogue.scale_count, " scales, expected ",
+                     fewest, " to ", most);
   for (uint32_t i = 0; i < epilogue.scale_count; ++i)
     if (epilogue.scales[i] >= operands)
       return makeError(MPRT_INVALID_ARGUMENT,
                        "a scale of an epilogue is operand ", epilogue.scales[i],
-                       " of a kernel that has ", operands);
+                       " of a kernel, expected less than ", operands);
   if (kind >= MPRT_BIAS && kind <= MPRT_SCALE &&
       (!GemmEpilogue::hasBias(kind) || epilogue.bias < operands) &&
       (!GemmEpilogue::hasMatrix(kind) || epilogue.matrix < operands))
     return {};
   return makeError(MPRT_INVALID_ARGUMENT, "an epilogue of kind ", kind,
                    " beside ", epilogue.count,
-                   " kernels, expected 1 to 7, and kernels that have its bias "
-                   "and its matrix");
+                   " kernels, expected a kind from 1 to 7, and kernels that "
+                   "have its bias and its matrix");
 }
 
 //===----------------------------------------------------------------------===//

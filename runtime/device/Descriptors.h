@@ -48,6 +48,10 @@ struct GemmEpilogue {
   static bool hasBias(int32_t kind) {
     return kind != MPRT_GELU_GRAD && kind != MPRT_SCALE;
   }
+  static bool canScale(int32_t kind) {
+    return kind == MPRT_SCALE ||
+           (kind >= MPRT_BIAS && kind <= MPRT_BIAS_GELU_AUX);
+  }
   static bool hasMatrix(int32_t kind) {
     return kind == MPRT_BIAS_GELU_AUX || kind == MPRT_GELU_GRAD;
   }

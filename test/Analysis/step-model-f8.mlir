@@ -75,3 +75,18 @@ module attributes {mpcomm.multiply_f8} {
     return %r : tensor<32x48xbf16>
   }
 }
+
+// -----
+
+// A transpose of 8 bits cancels out with the one that a product needs: no kernel.
+module attributes {mpcomm.multiply_f8} {
+  // expected-remark@+1 {{compute 2.468e+04 ns, arguments 5120, peak 8192 bytes; predicted kernels = 0}}
+  func.func @cancels(%x: tensor<32x64xf8E4M3FN>, %w: tensor<48x64xf8E4M3FN>) -> tensor<32x48xbf16> {
+    %t = mpcomm.transpose %x, dims = [1, 0] : (tensor<32x64xf8E4M3FN>) -> tensor<64x32xf8E4M3FN>
+    %0 = arith.extf %t : tensor<64x32xf8E4M3FN> to tensor<64x32xbf16>
+    %1 = arith.extf %w : tensor<48x64xf8E4M3FN> to tensor<48x64xbf16>
+    // expected-remark@+1 {{computes 2.468e+04 ns}}
+    %r = mpcomm.dot_general %0, %1, contracting_dims = [0] x [1] : (tensor<64x32xbf16>, tensor<48x64xbf16>) -> tensor<32x48xbf16>
+    return %r : tensor<32x48xbf16>
+  }
+}

@@ -12,6 +12,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPComm/Utils/F8Products.h"
 #include "mpcomm/Dialect/MPComm/Utils/Sharding.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -194,6 +195,13 @@ LogicalResult MPCommDialect::verifyOperationAttribute(Operation *op,
       return op->emitOpError()
              << "expects '" << kStageAttr << "' to be an i64 from 0 to "
              << INT16_MAX << ", got " << attr.getValue();
+    return success();
+  }
+  if (attr.getName() == kMultiplyF8Attr) {
+    if (!isa<UnitAttr>(attr.getValue()) || !isa<ModuleOp>(op))
+      return op->emitOpError()
+             << "expects '" << kMultiplyF8Attr
+             << "' to be a unit attribute of a module, got " << attr.getValue();
     return success();
   }
   if (attr.getName() == kTagAttr) {

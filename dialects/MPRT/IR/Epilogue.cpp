@@ -36,6 +36,11 @@ bool Epilogue::hasBias() const {
   return kind != MPRT_GELU_GRAD && kind != MPRT_SCALE;
 }
 
+bool Epilogue::canScale() const {
+  return kind == MPRT_SCALE || kind == MPRT_BIAS || kind == MPRT_BIAS_GELU ||
+         kind == MPRT_BIAS_GELU_AUX;
+}
+
 bool Epilogue::hasMatrix() const {
   return kind == MPRT_BIAS_GELU_AUX || kind == MPRT_GELU_GRAD;
 }
@@ -49,20 +54,24 @@ std::optional<Epilogue> Epilogue::of(LaunchOp launch) {
   for (const auto &known : kKinds)
     if (kind && kind.getValue() == known.name)
       epilogue.kind = known.kind;
-  auto isOperand = [&](int64_t value) {
-    return value >= 0 && value < static_cast<int64_t>(launch->getNumOperands());
-  };
   auto operand = [&](StringRef name, int64_t &value) {
     auto number = entries.getAs<IntegerAttr>(name);
     if (!number)
       return false;
     value = number.getInt();
-    return isOperand(value);
+    return value >= 0 && value < static_cast<int64_t>(launch->getNumOperands());
+  };
+  auto isNumber = [&](int64_t value) {
+    if (value < 0 || value >= static_cast<int64_t>(launch.getInputs().size()))
+      return false;
+    auto type = dyn_cast<ShapedType>(launch->getOperand(value).getType());
+    return type && type.hasRank() && type.getRank() == 0 &&
+           type.getElementType().isF32();
   };
   if (Attribute scales = entries.get("scales")) {
     auto numbers = dyn_cast<DenseI64ArrayAttr>(scales);
     if (!numbers || numbers.empty() || numbers.size() > 2 ||
-        !llvm::all_of(numbers.asArrayRef(), isOperand))
+        !epilogue.canScale() || !llvm::all_of(numbers.asArrayRef(), isNumber))
       return std::nullopt;
     epilogue.scales = llvm::to_vector(numbers.asArrayRef());
   }

@@ -362,7 +362,8 @@ def FormEpiloguesPass : Pass<"mpcomm-form-epilogues", "::mlir::ModuleOp"> {
 
     Numerics: reassociating. A 16-bit sum is rounded once, not before and after
     the bias is added, or before and after the multiplication by scales or by
-    gelu's derivative. Gradients of biases are summed in f32, in the library's order.
+    gelu's derivative. Two scales may be multiplied with each other first, which
+    underflows if their product is below 2^-126. Gradients of biases are summed in f32, in the library's order.
 
     Example: the launch in
     ```mlir

@@ -116,7 +116,10 @@ def ConvertMPCommToLinalgPass : Pass<"convert-mpcomm-to-linalg"> {
            "Device whose kernels implement ops outside of linalg: host or cuda">,
     Option<"rowsAtATime", "rows-at-a-time", "int64_t", "1",
            "Rows that kernels sum in parallel, at least; sums over more than "
-           "4096 rows in sequence are in f64">
+           "4096 rows in sequence are in f64">,
+    Option<"multiplyF8", "multiply-f8", "bool", "true",
+           "Follow mpcomm.multiply_f8; else it is removed, and products of 8 "
+           "bits are widened">
   ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",

@@ -176,8 +176,9 @@ typedef enum MPRT_ENUM_TYPE {
 /* An operation that a library may fuse into a matrix product without batch
  * dimensions, which saves a pass over memory. gelu is the tanh approximation;
  * the matrix has the type and the strides of C. A library computes it in f32
- * and rounds once, when it stores. The product of two matrices of 8 bits may
- * have scales: numbers in f32 that C is multiplied by before anything else. */
+ * and rounds once, when it stores. MPRT_SCALE has
+ * scales, and kinds that add a bias may have some, of products of 8 bits:
+ * numbers in f32 that C is multiplied by before anything else. */
 typedef struct {
   int32_t kind;          /* mprt_epilogue_kind */
   uint32_t bias, matrix; /* index into the kernels' pointers, if the kind has
@@ -185,7 +186,7 @@ typedef struct {
   uint32_t bias_type;    /* mprt_dtype, if the kind has a bias; that of C for
                           * a bias that is added */
   uint32_t count;        /* of kernels, at least 1 */
-  uint32_t scale_count;  /* 0 to 2; at least 1 for MPRT_SCALE */
+  uint32_t scale_count;  /* at most 2 */
   uint32_t scales[2];    /* indices into the kernels' pointers */
   const mprt_kernel *const *kernels; /* run in order if the device does not
                                       * support the operation */

@@ -8,8 +8,8 @@
 
 #include "StepModel/StepNests.h"
 #include "mlir/IR/Matchers.h"
-#include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Dialect/MPComm/IR/MPComm.h"
+#include "mpcomm/Dialect/MPComm/Utils/F8Products.h"
 
 using namespace mlir;
 using namespace mpcomm;
@@ -389,12 +389,10 @@ void StepNests::removeDead() {
 void StepNests::read(ArrayRef<Operation *> ops,
                      ArrayRef<const LoweredOp *> lowered,
                      ArrayRef<char> isView) {
-  auto module =
-      ops.empty() ? ModuleOp() : ops.front()->getParentOfType<ModuleOp>();
-  bool multipliesF8 = module && module->hasAttr(kMultiplyF8Attr);
+  bool readsF8 = !ops.empty() && multipliesF8(ops.front());
   for (auto [i, op] : llvm::enumerate(ops)) {
     position = static_cast<int>(i);
-    if (multipliesF8 && addF8Product(op))
+    if (readsF8 && addF8Product(op))
       continue;
     if (isView[i] && (!lowered[i] || lowered[i]->hasNests())) {
       // Whoever makes or reads it takes strides.

@@ -80,6 +80,7 @@ private:
   void addOpaque(mlir::Operation *op, bool isProduct, int position);
   bool addF8Product(mlir::Operation *op);
   int transpose(int source, llvm::ArrayRef<int64_t> dims);
+  int transposeNarrow(mlir::Value value, llvm::ArrayRef<int64_t> dims);
   void addLowered(mlir::Operation *op, const LoweredOp &lowered, int position);
   void addNest(const LoweredOp &lowered, int step,
                llvm::MutableArrayRef<int> map, int position);

@@ -85,17 +85,22 @@ static NarrowSource findNarrowSource(Value operand) {
     source.path.push_back(std::move(move));
   }
   auto widening = value.getDefiningOp<arith::ExtFOp>();
-  if (!widening || !isF8OfTensorCores(widening.getIn().getType()))
-    return source;
-  source.value = widening.getIn();
-  // Two transposes may cancel out.
-  auto before = source.value.getDefiningOp<TransposeOp>();
-  if (before && !source.path.empty() &&
-      invertPermutationVector(before.getDims()) == source.path.back().dims) {
-    source.value = before.getOperand();
-    source.path.pop_back();
-  }
+  if (widening && isF8OfTensorCores(widening.getIn().getType()))
+    source.value = widening.getIn();
   return source;
+}
+
+/// A value of 8 bits with its dimensions in the order `dims`. Transposes of
+/// transposes are one, or none.
+int StepNests::transposeNarrow(Value value, ArrayRef<int64_t> dims) {
+  SmallVector<int64_t> order(dims);
+  while (auto before = value.getDefiningOp<TransposeOp>()) {
+    for (int64_t &dim : order)
+      dim = before.getDims()[dim];
+    value = before.getOperand();
+  }
+  return isIdentityPermutation(order) ? lookup(value)
+                                      : transpose(lookup(value), order);
 }
 
 /// Adds a product of two tensors widened from 8 bits that tensor cores can
@@ -110,7 +115,7 @@ bool StepNests::addF8Product(Operation *op) {
   for (auto [operand, list, source] :
        llvm::zip_equal(dot->getOperands(), lists, sources)) {
     source = findNarrowSource(operand);
-    if (!source.value)
+    if (!source.value || broadcasts.contains(lookup(source.value)))
       return false;
     // The last transposes are strides.
     auto *end = llvm::find_if(
@@ -132,21 +137,27 @@ bool StepNests::addF8Product(Operation *op) {
   product.bytes = mpcomm::detail::countBytes(TypeRange{dot.getType()});
   SmallVector<int, 2> operands;
   for (auto [source, list, order] : llvm::zip_equal(sources, lists, *ordered)) {
-    int value = lookup(source.value);
     Type element = getElementTypeOrSelf(source.value);
+    int value = -1; // none: what it is widened from
+    auto transposed = [&](ArrayRef<int64_t> dims) {
+      return value < 0 ? transposeNarrow(source.value, dims)
+                       : transpose(value, dims);
+    };
     for (const Move &move : llvm::reverse(source.path))
       value =
-          move.dims.empty()
-              ? reshape(value,
+          !move.dims.empty()
+              ? transposed(move.dims)
+              : reshape(value < 0 ? lookup(source.value) : value,
                         RankedTensorType::get(move.type.getShape(), element),
-                        position)
-              : transpose(value, move.dims);
+                        position);
     if (list != order) {
       SmallVector<int64_t> dims;
       for (int64_t loop : order)
         dims.push_back(llvm::find(list, loop) - list.begin());
-      value = transpose(value, dims);
+      value = transposed(dims);
     }
+    if (value < 0)
+      value = lookup(source.value);
     product.bytes += problem.values[value].bytes;
     operands.push_back(value);
   }

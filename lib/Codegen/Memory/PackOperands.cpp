@@ -12,6 +12,7 @@
 #include "mlir/IR/PatternMatch.h"
 #include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Codegen/Kernels.h"
+#include "mpcomm/Dialect/MPComm/Utils/F8Products.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
 
@@ -97,8 +98,7 @@ static unsigned choosePacked(linalg::ContractOp op) {
   auto result = dyn_cast<FloatType>(
       getElementTypeOrSelf(op.getDpsInits().front().getType()));
   bool rounds = result && result.getWidth() < 32;
-  auto module = op->getParentOfType<ModuleOp>();
-  bool isForTensorCores = module && module->hasAttr(kMultiplyF8Attr) &&
+  bool isForTensorCores = multipliesF8(op) &&
                           isF8OfTensorCores(op.getInputs()[0].getType()) &&
                           isF8OfTensorCores(op.getInputs()[1].getType());
   for (OpOperand &operand : op->getOpOperands())

@@ -15,9 +15,9 @@
 #include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/DialectConversion.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
-#include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Analysis/KernelGroups/OpNests.h"
 #include "mpcomm/Conversion/Passes.h"
+#include "mpcomm/Dialect/MPComm/Utils/F8Products.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 
 namespace mpcomm {
@@ -162,8 +162,10 @@ struct ConvertMPCommToLinalg
     if (failed(lowerAndFold(getOperation(), lower, fold)))
       return signalPassFailure();
     // After folds, which would take the transposes back.
-    if (getOperation()->hasAttr(kMultiplyF8Attr))
+    if (multiplyF8 && multipliesF8(getOperation()))
       readNarrowOperands(getOperation());
+    if (!multiplyF8 && isa<ModuleOp>(getOperation()))
+      getOperation()->removeAttr(kMultiplyF8Attr);
   }
 
   FrozenRewritePatternSet lower, fold;

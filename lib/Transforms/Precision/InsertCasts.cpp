@@ -21,8 +21,8 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Analysis/Cluster/ClusterAttr.h"
-#include "mpcomm/Analysis/Contraction/StridedProduct.h"
 #include "mpcomm/Analysis/StepSignature.h"
+#include "mpcomm/Dialect/MPComm/Utils/F8Products.h"
 #include "mpcomm/Transforms/Passes.h"
 
 namespace mpcomm {
@@ -305,6 +305,7 @@ LogicalResult InsertCasts::quantize(func::FuncOp step,
       << remark::metric("products", rewriter.products)
       << remark::metric("tensors", rewriter.tensors)
       << remark::metric("bytes", rewriter.bytes);
+  getOperation()->removeAttr(kMultiplyF8Attr);
   if (multiplyF8 && rewriter.products > 0)
     getOperation()->setAttr(kMultiplyF8Attr, UnitAttr::get(&getContext()));
   return success();

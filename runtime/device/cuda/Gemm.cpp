@@ -81,12 +81,15 @@ struct Gemm::State {
   const CublasLt *library = nullptr;
   LtHandle handle = nullptr;
   Workspaces workspaces;
+  /// Without an epilogue and with one: what is refused with one is done
+  /// without.
   std::unordered_map<const mprt_gemm_desc *, std::unique_ptr<CudaGemmPlan>>
-      plans;
+      plans[2];
 
   explicit State(const Driver &driver) : driver(driver), workspaces(driver) {}
   ~State() {
-    plans.clear();
+    for (auto &each : plans)
+      each.clear();
     if (handle)
       library->cublasLtDestroy(handle);
   }
@@ -367,7 +370,7 @@ Expected<CudaGemmPlan *> Gemm::State::planFor(const mprt_gemm_desc &desc,
   Workspaces::Piece workspace =
       workspaces.get(stream, workspaceBytes, captured);
   bool hasWorkspace = workspace.bytes >= workspaceBytes;
-  std::unique_ptr<CudaGemmPlan> &kept = plans[&desc];
+  std::unique_ptr<CudaGemmPlan> &kept = plans[epilogue != nullptr][&desc];
   if (kept && (kept->settled || captured) &&
       kept->hasWorkspace == hasWorkspace &&
       std::memcmp(&kept->desc, &desc, sizeof desc) == 0 &&

@@ -118,7 +118,37 @@ func.func @products(%a: memref<16x64xf8E4M3FN>, %w: memref<32x64xf8E5M2>, %p: me
   return
 }
 
-// Kinds 7, 1 and 7 with 2, 1 and 1 scales.
+// Kinds 7, 1 and 7, the number of scales, and which pointers they are.
+//      LLVM: llvm.mlir.global internal constant @mpcomm.epilogue
+//      LLVM: constant(7 : i32)
+// LLVM-NEXT: insertvalue {{.*}}[0]
+//      LLVM: insertvalue {{.*}}[4]
+// LLVM-NEXT: constant(2 : i32)
+// LLVM-NEXT: insertvalue {{.*}}[5]
+// LLVM-NEXT: constant(0 : i32)
+// LLVM-NEXT: insertvalue {{.*}}[6]
+// LLVM-NEXT: constant(1 : i32)
+// LLVM-NEXT: insertvalue {{.*}}[7]
+//      LLVM: llvm.mlir.global internal constant @mpcomm.epilogue
+//      LLVM: constant(1 : i32)
+// LLVM-NEXT: insertvalue {{.*}}[0]
+//      LLVM: insertvalue {{.*}}[4]
+// LLVM-NEXT: constant(1 : i32)
+// LLVM-NEXT: insertvalue {{.*}}[5]
+// LLVM-NEXT: constant(0 : i32)
+// LLVM-NEXT: insertvalue {{.*}}[6]
+// LLVM-NEXT: constant(0 : i32)
+// LLVM-NEXT: insertvalue {{.*}}[7]
+//      LLVM: llvm.mlir.global internal constant @mpcomm.epilogue
+//      LLVM: constant(7 : i32)
+// LLVM-NEXT: insertvalue {{.*}}[0]
+//      LLVM: insertvalue {{.*}}[4]
+// LLVM-NEXT: constant(1 : i32)
+// LLVM-NEXT: insertvalue {{.*}}[5]
+// LLVM-NEXT: constant(0 : i32)
+// LLVM-NEXT: insertvalue {{.*}}[6]
+// LLVM-NEXT: constant(0 : i32)
+// LLVM-NEXT: insertvalue {{.*}}[7]
 // LLVM-LABEL: llvm.func @mpcomm_products(
 // LLVM-COUNT-3: llvm.call @mprt_gemm_epilogue(
 

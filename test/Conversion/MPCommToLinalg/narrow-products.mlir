@@ -1,5 +1,6 @@
 // RUN: mpcomm-opt %s --convert-mpcomm-to-linalg --split-input-file | FileCheck %s
 // RUN: sed 's/ attributes {mpcomm.multiply_f8}//' %s | mpcomm-opt --convert-mpcomm-to-linalg --split-input-file | FileCheck %s --check-prefix=WIDE --implicit-check-not="linalg.contract{{.*}}f8"
+// RUN: mpcomm-opt %s --convert-mpcomm-to-linalg=multiply-f8=false --split-input-file | FileCheck %s --check-prefix=WIDE --implicit-check-not="linalg.contract{{.*}}f8" --implicit-check-not=multiply_f8
 //
 // Products of what was widened from 8 bits read the 8 bits, along what is
 // summed, where tensor cores can multiply them.

@@ -3,7 +3,7 @@
 // A function on planned buffers becomes one flat list of runtime calls on
 // pointers at constant offsets, with static descriptors and a manifest.
 
-// CHECK-DAG: llvm.mlir.global external constant @mpcomm_abi_version(9 : i32)
+// CHECK-DAG: llvm.mlir.global external constant @mpcomm_abi_version(10 : i32)
 // CHECK-DAG: llvm.mlir.global external constant @mpcomm_manifest("{{.*}}\22name\22: \22train_step\22{{.*}}\00")
 // CHECK-DAG: llvm.mlir.global internal constant @{{.*}}("blocks.0/addmm\00")
 // A collective travels with the gap that alignment leaves: 16 + 4 elements.

@@ -96,3 +96,14 @@ func.func private @role_name(tensor<4xf32> {mpcomm.role = #mpcomm.role<weights>}
 
 // expected-error @below {{expects 'mpcomm.added' of argument #0 to be "kept" or "transient"}}
 func.func private @added(tensor<4xf32> {mpcomm.added = "lost"})
+
+// -----
+
+// expected-error @below {{expects 'mpcomm.multiply_f8' to be a unit attribute of a module, got "no"}}
+module attributes {mpcomm.multiply_f8 = "no"} {
+}
+
+// -----
+
+// expected-error @below {{expects 'mpcomm.multiply_f8' to be a unit attribute of a module, got unit}}
+func.func private @f() attributes {mpcomm.multiply_f8}

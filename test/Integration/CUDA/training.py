@@ -84,6 +84,9 @@ def compare(number, case, step, files, low, emulator):
         if ("cublasLtMatmul/f8 " in made) != has_f8_products(case):
             lines.append("%s product read 8 bits" % ("a" if "f8 " in made else "no"))
             ok = False
+        if ("cublasLtMatmul/scaled " in made) != has_f8_products(case):
+            lines.append("%s product was scaled" % ("a" if "scaled " in made else "no"))
+            ok = False
         if model in EPILOGUES:
             expected = EPILOGUES[model][precision]
             if UNITS[precision]:

@@ -2,7 +2,10 @@
 // RUN:   --remark-format=emitRemark 2>%t.remarks | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK --input-file=%t.remarks
 // RUN: mpcomm-opt %s --split-input-file --mpcomm-insert-casts="policy=fp8 compute=lower_precision multiply-f8" | FileCheck %s --check-prefix=MARK
+// RUN: mpcomm-opt %s --split-input-file --mpcomm-insert-casts="policy=fp8 compute=lower_precision" | FileCheck %s --check-prefix=NONE --implicit-check-not=multiply_f8
+// RUN: mpcomm-opt %s --split-input-file --mpcomm-insert-casts="policy=bf16 compute=lower_precision multiply-f8" | FileCheck %s --check-prefix=NONE --implicit-check-not=multiply_f8
 // MARK: module attributes {mpcomm.multiply_f8}
+// NONE: func.func @train_step(
 //
 // Products with what is made of parameters alone go through 8 bits, and the
 // gradients of these products. Products of activations, as of queries and keys,

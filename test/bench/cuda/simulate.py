@@ -14,6 +14,8 @@
 # CHECK: | gpt-check-bf16 | 1 |{{.*}} | 0.5 | {{[+-][0-9.]+}} % |
 # CHECK: | gpt-check-bf16 | 8 |
 # CHECK: Assumptions
+# RUN: %python %s --bin=%mpcomm_obj_root/bin --folder=%t --published=resnet50 | FileCheck %s --check-prefix=PUBLISHED
+# PUBLISHED: | ResNet-50, 16 bits | 1 | 256 | {{[0-9,]+}} images | 2,470 | {{[+-][0-9]+}} % |
 """What a step would take on N GPUs: each program of pack.py, compiled for N ranks of
 a cluster and simulated.
 
@@ -23,7 +25,12 @@ a cluster and simulated.
 --device takes rates of products, memory and launches from a file that
 mpcomm-run --calibrate wrote on one GPU; links, and what is not in it, are the
 cluster's. --profile takes what each kernel took in a run of program NAME. --measured lists the
-steps that measure.py has timed on one GPU beside the prediction."""
+steps that measure.py has timed on one GPU beside the prediction.
+
+  simulate.py --published[=MODEL,...] [--device=cluster.json]
+
+sets the prediction of steps beside throughputs that others have published. Rates of
+--device, measured on an H200, are taken for an H100, whose memory has 3.35 of its 4.8 TB/s."""
 
 import argparse
 import json
@@ -38,7 +45,23 @@ sys.path.insert(0, HERE)
 from gpu_programs import PROGRAMS, call, for_chips, import_step  # noqa: E402
 
 
-def cluster_file(a):
+# What: (model, samples a GPU, options, cluster, unit, of which a sample has so many, {GPUs: published of one a second}, source).
+PUBLISHED = {
+    "GPT-2 small": ("gpt2-small", 64, "precision=bf16", "dgx-h100", "tokens", 1024, {8: 10e9 / (45 * 60) / 8},
+                    "llm.c: 10 billion tokens in 45 minutes (github.com/KellerJordan/modded-nanogpt, record 1)"),
+    "MPT 760M": ("mpt-760m", 24, "precision=bf16 zero=1", "dgx-h100", "tokens", 2048, {16: 68551, 32: 67971},
+                 "FSDP, in blocks of 24 sequences (github.com/mosaicml/llm-foundry, scripts/train/benchmarking)"),
+    "MPT 1B": ("mpt-1b", 20, "precision=bf16 zero=1", "dgx-h100", "tokens", 2048, {16: 46037, 32: 45130, 64: 44402},
+               "FSDP, in blocks of 20 sequences (as above)"),
+    "ResNet-50, 16 bits": ("resnet50", 256, "precision=f16 loss-scale=static:128", "dgx-a100", "images", 1,
+                           {1: 2470, 8: 16621 / 8},
+                           "PyTorch 21.03 (github.com/NVIDIA/DeepLearningExamples, PyTorch/Classification/ConvNets/resnet50v1.5)"),
+}  # fmt: skip
+# By which rates of an H200's memory become those of an H100: data sheets.
+H100_MEMORY = 3.35 / 4.8
+
+
+def cluster_file(a, memory=1.0):
     path = os.path.join(a.folder, "cluster.json")
     call(os.path.join(a.bin, "mpcomm-sim"), "--cluster=" + a.cluster, "--write-cluster=" + path)
     if a.device:
@@ -47,6 +70,7 @@ def cluster_file(a):
         with open(a.device) as file:
             measured = json.load(file)["device"]
         measured["flops"] = {**cluster["device"]["flops"], **measured["flops"]}
+        measured["memory_bandwidth"] *= memory
         cluster["device"] = measured
         cluster["name"] += " with measured device"
         with open(path, "w") as file:
@@ -75,12 +99,39 @@ def main():
     parser.add_argument("--profile", action="append", default=[])
     parser.add_argument("--programs", default="gpt2-small-bf16,gpt2-medium-bf16,resnet50-bf16")
     parser.add_argument("--measured")
+    parser.add_argument("--published", nargs="?", const=",".join(model for model, *_ in PUBLISHED.values()))
     parser.add_argument("--folder", help="for what is compiled; else a temporary one")
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "release", "bin"))
     a = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         a.folder = a.folder or temporary
-        print_table(a)
+        print_published(a) if a.published else print_table(a)
+
+
+def simulate(a, step, cluster, ranks, options, profile=()):
+    """Seconds of a step, of its compute, and of what of its communication is exposed."""
+    graph = "mpcomm-graph{cluster=%s mesh=dp:%d %s}" % (cluster, ranks, for_chips(a.chips, options))
+    text = call(os.path.join(a.bin, "mpcomm-sim"), step, "--pipeline=" + graph, "--cluster=" + cluster, *profile)
+    return {label: float(re.search(r"^%s +([\d.]+) us" % label, text, re.M).group(1)) * 1e-6
+            for label in ("step", "compute", "exposed")}  # fmt: skip
+
+
+def print_published(a):
+    print("| step | GPUs | samples a GPU | predicted, a GPU and second | published | off by | published by |")
+    print("|---|---|---|---|---|---|---|")
+    device = a.device
+    for name, (model, batch, options, a.cluster, unit, size, published, source) in PUBLISHED.items():
+        if model not in a.published.split(","):
+            continue
+        a.device = device if a.cluster == "dgx-h100" else None
+        cluster = cluster_file(a, H100_MEMORY)
+        step = import_step(a, model, model, batch)
+        for ranks, seen in published.items():
+            rate = batch * size / simulate(a, step, cluster, ranks, options)["step"]
+            print("| %s | %d | %d | %s %s | %s | %+.0f %% | %s |" % (
+                name, ranks, batch, format(round(rate), ","), unit, format(round(seen), ","), 100 * (rate / seen - 1), source))  # fmt: skip
+            sys.stdout.flush()
+        os.remove(step)
 
 
 def print_table(a):
@@ -95,11 +146,8 @@ def print_table(a):
         profile = ["--profile-file=" + profiles[name]] if name in profiles else []
         alone = None
         for ranks in map(int, a.ranks.split(",")):
-            graph = "mpcomm-graph{cluster=%s mesh=dp:%d %s%s}" % (
-                cluster, ranks, for_chips(a.chips, options), " profile-file=" + profiles[name] if profile else "")  # fmt: skip
-            text = call(os.path.join(a.bin, "mpcomm-sim"), step, "--pipeline=" + graph, "--cluster=" + cluster, *profile)
-            seconds = {label: float(re.search(r"^%s +([\d.]+) us" % label, text, re.M).group(1)) * 1e-6
-                       for label in ("step", "compute", "exposed")}  # fmt: skip
+            own = options + " profile-file=" + profiles[name] if profile else options
+            seconds = simulate(a, step, cluster, ranks, own, profile)
             rate = batch * ranks / seconds["step"]
             alone = alone or rate / ranks
             ms, seen = seconds["step"] * 1e3, measured.get(name) if ranks == 1 else None

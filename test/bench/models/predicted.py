@@ -63,10 +63,10 @@ def import_model(a, model):
 
 def kernels(a, step, options):
     """(launches, bytes) and bytes of the arena by function: as predicted, and as made."""
-    target = "{target=cuda}" if "target=cuda" in options else ""
+    target = " ".join(word for word in options.split() if word.startswith(("target=", "chip=")))
     remarks = call(os.path.join(a.bin, "mpcomm-opt"), step, "-o", os.devnull,
                    "--remarks-filter=mpcomm-(form-kernels|plan-memory)", "--remark-format=emitRemark",
-                   "-pass-pipeline=builtin.module(mpcomm-graph{%s},mpcomm-lower%s)" % (options, target),
+                   "-pass-pipeline=builtin.module(mpcomm-graph{%s},mpcomm-lower{%s})" % (options, target),
                    stderr=subprocess.STDOUT)  # fmt: skip
     found = {"Predicted": {}, "Formed": {}}
     predicted = {}

@@ -24,7 +24,7 @@
 namespace fake {
 
 inline constexpr uint32_t warpSize = 32;
-struct Exchange {
+struct LaneExchange {
   uint32_t mode, value, offset, width;
   uint64_t address = 0;      // of a lane's row of a matrix
   uint32_t *words = nullptr; // operands and results of fragments
@@ -33,7 +33,7 @@ inline constexpr uint32_t ballotMode = 4, loadMode = 5, multiplyMode = 6,
                           warpgroupMode = 7;
 
 /// Bytes on their way to shared memory.
-struct Copy {
+struct AsyncCopy {
   uint64_t target, source;
   int32_t size, bytes;
   uint32_t group;
@@ -47,7 +47,7 @@ struct Copy {
 
 /// A product of a warpgroup, a thread's part: rows lane / 4 and that + 8 of the
 /// warp's 16.
-struct Product {
+struct TileProduct {
   uint32_t columns, slices;
   bool inRegisters, across, isBF16, isDone = false;
   std::vector<uint32_t> sums;        // f32, or those that are in flight
@@ -55,16 +55,16 @@ struct Product {
   std::vector<uint64_t> tile, right; // descriptors, by slice
 };
 
-struct Thread {
+struct EmulatedThread {
   enum State { New, Ready, AtBarrier, AtExchange, Done } state = New;
   uint32_t index = 0;
   Fibre *fibre = nullptr;
-  Exchange exchange = {};
-  std::vector<Copy> copies; // those that have not taken place
-  uint32_t group = 0;       // the one that copies join
-  bool hasCopied = false;   // since the last wait for all copies
-  bool isFenced = true;     // since the last wait for some
-  std::vector<Product> products;
+  LaneExchange exchange = {};
+  std::vector<AsyncCopy> copies; // those that have not taken place
+  uint32_t group = 0;            // the one that copies join
+  bool hasCopied = false;        // since the last wait for all copies
+  bool isFenced = true;          // since the last wait for some
+  std::vector<TileProduct> products;
   const uint32_t *left = nullptr; // of a product, while a warp exchanges it
 };
 
@@ -80,35 +80,35 @@ public:
   CUresult run(const char *name);
 
   void barrier();
-  uint32_t exchange(const Exchange &mine);
-  void copy(const Copy &what);
+  uint32_t exchange(const LaneExchange &mine);
+  void copy(const AsyncCopy &what);
   void waitForCopies(uint32_t others);
-  void multiplyTiles(Product product, uint32_t *words);
+  void multiplyTiles(TileProduct product, uint32_t *words);
   void waitForProducts(uint32_t others, uint32_t count, uint32_t *words);
   uint32_t size() const { return uint32_t(threads.size()); }
   char *sharedMemory();
 
   const uint32_t index, blocks;
-  Thread *current = nullptr;
+  EmulatedThread *current = nullptr;
 
 private:
   void runThreads();
-  void suspend(Thread::State state);
+  void suspend(EmulatedThread::State state);
   void answer(uint32_t first, uint32_t last);
   void loadMatrices(uint32_t first);
   void multiply(uint32_t first);
   bool isShared(uint64_t address, uint64_t size);
   uint16_t elementOf(uint64_t descriptor, uint64_t offset);
-  void perform(const Thread &thread, Product &product);
-  uint32_t resolve(const Thread &thread, uint32_t word);
+  void perform(const EmulatedThread &thread, TileProduct &product);
+  uint32_t resolve(const EmulatedThread &thread, uint32_t word);
 
   size_t sharedBytes;
   char *shared = nullptr;
   EmulatedKernel kernel;
   void *const *operands;
   Random &random;
-  std::vector<Thread> threads;
-  std::vector<Thread *> runnable;
+  std::vector<EmulatedThread> threads;
+  std::vector<EmulatedThread *> runnable;
   uint32_t atBarrier = 0, done = 0;
   std::vector<uint32_t> waiting; // lanes of each warp at an exchange
   const char *fault = nullptr;

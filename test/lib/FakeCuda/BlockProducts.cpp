@@ -47,13 +47,13 @@ uint16_t Block::elementOf(uint64_t descriptor, uint64_t offset) {
 /// NaNs that name a product in flight and one of its sums.
 static constexpr uint32_t flightTag = 0x7fc00000, flightMask = 0xffc00000;
 
-uint32_t Block::resolve(const Thread &thread, uint32_t word) {
+uint32_t Block::resolve(const EmulatedThread &thread, uint32_t word) {
   while ((word & flightMask) == flightTag) {
     uint32_t which = (word >> 8 & 0x3fff) - 1, sum = word & 0xff;
     if (which >= thread.products.size() ||
         sum >= thread.products[which].sums.size())
       return word; // a NaN that was computed
-    const Product &product = thread.products[which];
+    const TileProduct &product = thread.products[which];
     if (!product.isDone)
       fault = "sums are used before a wait for their product";
     word = product.sums[sum];
@@ -61,7 +61,7 @@ uint32_t Block::resolve(const Thread &thread, uint32_t word) {
   return word;
 }
 
-void Block::perform(const Thread &thread, Product &product) {
+void Block::perform(const EmulatedThread &thread, TileProduct &product) {
   // Eight rows are so many bytes from the next eight, and 64 columns.
   auto strideOf = [](uint64_t d) { return (d >> 32 & 0x3fff) << 4; };
   auto leadOf = [](uint64_t d) { return (d >> 16 & 0x3fff) << 4; };
@@ -107,12 +107,12 @@ void Block::perform(const Thread &thread, Product &product) {
   product.isDone = true;
 }
 
-void Block::multiplyTiles(Product product, uint32_t *words) {
-  Thread *self = current;
+void Block::multiplyTiles(TileProduct product, uint32_t *words) {
+  EmulatedThread *self = current;
   uint32_t count = product.columns / 2, warp = self->index / warpSize;
   if (size() % 128)
     fault = "a product of less than a warpgroup";
-  for (const Thread &thread : threads)
+  for (const EmulatedThread &thread : threads)
     if (!thread.isFenced)
       fault = "a product without a fence after a wait for copies";
   if (product.columns > 128 || self->products.size() > 0x3ff0)
@@ -121,7 +121,7 @@ void Block::multiplyTiles(Product product, uint32_t *words) {
   self->left = words + count;
   exchange({warpgroupMode, 0, count, warpSize});
   if (fault)
-    return suspend(Thread::Ready);
+    return suspend(EmulatedThread::Ready);
   product.sums.assign(words, words + count);
   const uint32_t *rest = words + count;
   if (product.inRegisters) {
@@ -155,8 +155,8 @@ void Block::multiplyTiles(Product product, uint32_t *words) {
 }
 
 void Block::waitForProducts(uint32_t others, uint32_t count, uint32_t *words) {
-  Thread *self = current;
-  std::vector<Product> &products = self->products;
+  EmulatedThread *self = current;
+  std::vector<TileProduct> &products = self->products;
   for (size_t i = 0; i + others < products.size(); ++i)
     if (!products[i].isDone)
       perform(*self, products[i]);
@@ -170,14 +170,14 @@ void Block::waitForProducts(uint32_t others, uint32_t count, uint32_t *words) {
     words[i] = resolve(*self, word);
   }
   if (fault)
-    suspend(Thread::Ready);
+    suspend(EmulatedThread::Ready);
 }
 
 /// Matrix i has its rows where lanes 8 i to 8 i + 7 say; a lane gets row
 /// lane / 4, elements 2 (lane % 4) and the next, of each, or of its transpose.
 void Block::loadMatrices(uint32_t first) {
   for (uint32_t lane = 0; lane < warpSize; ++lane) {
-    const Exchange &e = threads[first + lane].exchange;
+    const LaneExchange &e = threads[first + lane].exchange;
     if (e.address % 16 || !isShared(e.address, 16)) {
       fault = "a row of a matrix is not at 16 bytes of shared memory";
       return;
@@ -190,7 +190,7 @@ void Block::loadMatrices(uint32_t first) {
     return uint32_t(value);
   };
   for (uint32_t lane = 0; lane < warpSize; ++lane) {
-    const Exchange &e = threads[first + lane].exchange;
+    const LaneExchange &e = threads[first + lane].exchange;
     uint32_t row = lane / 4, column = lane % 4 * 2;
     for (uint32_t i = 0; i < 4; ++i)
       e.words[i] =

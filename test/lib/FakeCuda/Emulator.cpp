@@ -36,7 +36,7 @@ CUresult Block::run(const char *name) {
     current = runnable[at];
     runnable[at] = runnable.back();
     runnable.pop_back();
-    if (current->state == Thread::New) {
+    if (current->state == EmulatedThread::New) {
       if (idle.empty())
         idle.push_back(new Fibre);
       current->fibre = idle.back();
@@ -45,15 +45,15 @@ CUresult Block::run(const char *name) {
       current->fibre->begin(
           [](void *self) { static_cast<Block *>(self)->runThreads(); }, this);
     }
-    current->state = Thread::Ready;
+    current->state = EmulatedThread::Ready;
     current->fibre->resume();
   }
   idle.insert(idle.end(), used.begin(), used.end());
   if (!fault && done == size())
     return CUDA_SUCCESS;
   uint32_t atExchange = 0;
-  for (const Thread &thread : threads)
-    atExchange += thread.state == Thread::AtExchange;
+  for (const EmulatedThread &thread : threads)
+    atExchange += thread.state == EmulatedThread::AtExchange;
   explain("block %u of %s: %s: %u threads ended, %u are at a barrier, %u at a "
           "shuffle",
           index, name, fault ? fault : "threads wait for others for ever", done,
@@ -66,17 +66,17 @@ CUresult Block::run(const char *name) {
 void Block::runThreads() {
   while (true) {
     kernel(operands);
-    current->state = Thread::Done;
+    current->state = EmulatedThread::Done;
     ++done;
     if (runnable.empty())
       return;
     size_t at = random.below(runnable.size());
-    Thread *next = runnable[at];
-    if (next->state != Thread::New)
+    EmulatedThread *next = runnable[at];
+    if (next->state != EmulatedThread::New)
       return;
     runnable[at] = runnable.back();
     runnable.pop_back();
-    next->state = Thread::Ready;
+    next->state = EmulatedThread::Ready;
     next->fibre = current->fibre;
     current = next;
   }
@@ -99,17 +99,17 @@ char *Block::sharedMemory() {
   return shared;
 }
 
-void Block::suspend(Thread::State state) {
+void Block::suspend(EmulatedThread::State state) {
   current->state = state;
   current->fibre->suspend();
 }
 
 void Block::barrier() {
   if (++atBarrier < size())
-    return suspend(Thread::AtBarrier);
+    return suspend(EmulatedThread::AtBarrier);
   atBarrier = 0;
-  for (Thread &thread : threads) {
-    thread.state = Thread::Ready;
+  for (EmulatedThread &thread : threads) {
+    thread.state = EmulatedThread::Ready;
     runnable.push_back(&thread);
   }
   current->fibre->suspend();
@@ -117,7 +117,7 @@ void Block::barrier() {
 
 /// What the lane gets, as PTX defines shfl.sync with the clamp that CUDA's
 /// intrinsics make of a width.
-static uint32_t sourceLane(uint32_t lane, const Exchange &e) {
+static uint32_t sourceLane(uint32_t lane, const LaneExchange &e) {
   uint32_t segment = lane & ~(e.width - 1);
   uint32_t last = segment | (e.width - 1);
   uint32_t offset = e.offset & (warpSize - 1);
@@ -139,7 +139,7 @@ bool Block::isShared(uint64_t address, uint64_t size) {
          address - begin <= sharedBytes - size;
 }
 
-void Block::copy(const Copy &what) {
+void Block::copy(const AsyncCopy &what) {
   auto size = uint64_t(what.size);
   if ((what.size != 4 && what.size != 8 && what.size != 16) || what.bytes < 0 ||
       what.bytes > what.size)
@@ -149,8 +149,8 @@ void Block::copy(const Copy &what) {
   else if (!isShared(what.target, size))
     fault = "a copy to what is not shared memory";
   if (fault)
-    return suspend(Thread::Ready);
-  Copy own = what;
+    return suspend(EmulatedThread::Ready);
+  AsyncCopy own = what;
   own.group = current->group;
   current->hasCopied = true;
   if (random.below(4) == 0)
@@ -161,12 +161,12 @@ void Block::copy(const Copy &what) {
 
 void Block::waitForCopies(uint32_t others) {
   // In any order.
-  std::vector<Copy> &copies = current->copies;
-  std::vector<Copy> due, rest;
-  for (const Copy &one : copies)
+  std::vector<AsyncCopy> &copies = current->copies;
+  std::vector<AsyncCopy> due, rest;
+  for (const AsyncCopy &one : copies)
     (one.group + others < current->group ? due : rest).push_back(one);
   random.shuffle(due);
-  for (const Copy &one : due)
+  for (const AsyncCopy &one : due)
     one.perform();
   copies = rest;
   current->isFenced &= !current->hasCopied;
@@ -175,10 +175,10 @@ void Block::waitForCopies(uint32_t others) {
 
 /// Hands out the values of the warp of threads `first` to `last` - 1.
 void Block::answer(uint32_t first, uint32_t last) {
-  const Exchange &shape = threads[first].exchange;
+  const LaneExchange &shape = threads[first].exchange;
   uint32_t values[warpSize] = {}, ballot = 0;
   for (uint32_t i = first; i < last; ++i) {
-    const Exchange &e = threads[i].exchange;
+    const LaneExchange &e = threads[i].exchange;
     if (e.mode != shape.mode || e.width != shape.width ||
         (e.mode >= loadMode && e.offset != shape.offset))
       fault = "lanes of a warp are at different shuffles";
@@ -192,19 +192,19 @@ void Block::answer(uint32_t first, uint32_t last) {
   if (shape.mode == multiplyMode && !fault)
     multiply(first);
   for (uint32_t i = first; i < last; ++i) {
-    Thread &thread = threads[i];
+    EmulatedThread &thread = threads[i];
     uint32_t from = thread.exchange.mode >= ballotMode
                         ? 0
                         : sourceLane(i - first, thread.exchange);
     thread.exchange.value =
         thread.exchange.mode == ballotMode ? ballot : values[from];
-    thread.state = Thread::Ready;
+    thread.state = EmulatedThread::Ready;
     runnable.push_back(&thread);
   }
 }
 
-uint32_t Block::exchange(const Exchange &mine) {
-  Thread *self = current;
+uint32_t Block::exchange(const LaneExchange &mine) {
+  EmulatedThread *self = current;
   self->exchange = mine;
   bool good = mine.mode <= warpgroupMode && mine.width >= 1 &&
               mine.width <= warpSize && (mine.width & (mine.width - 1)) == 0;
@@ -213,7 +213,7 @@ uint32_t Block::exchange(const Exchange &mine) {
   uint32_t warp = self->index / warpSize, first = warp * warpSize;
   uint32_t last = std::min(first + warpSize, size());
   if (++waiting[warp] < last - first) {
-    suspend(Thread::AtExchange);
+    suspend(EmulatedThread::AtExchange);
   } else {
     waiting[warp] = 0;
     answer(first, last);
@@ -288,7 +288,7 @@ void mpemu_warpgroup_multiply(int32_t columns, int32_t slices,
                               int32_t inRegisters, int32_t across,
                               int32_t accumulates, int32_t isBF16,
                               uint32_t *words) {
-  Product product = {};
+  TileProduct product = {};
   product.columns = uint32_t(columns), product.slices = uint32_t(slices);
   product.inRegisters = inRegisters, product.across = across;
   product.isBF16 = isBF16;

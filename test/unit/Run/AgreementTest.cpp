@@ -56,4 +56,25 @@ TEST(Agreement, NamesTheOthersToo) {
             "--resume, --evaluate");
 }
 
+TEST(Agreement, ComparesTheEnvironmentOfGpus) {
+  RunOptions options;
+  auto settingsOn = [&](const char *device) {
+    options.device = device;
+    return sharedSettingsOf(options);
+  };
+  for (auto [name, value] :
+       {std::pair("MPRT_TF32", "1"), std::pair("MPRT_CUDA_TUNE", "0")}) {
+    unsetenv(name);
+    Settings cuda = settingsOn("cuda"), host = settingsOn("host");
+    setenv(name, "other", 1);
+    EXPECT_EQ(describeDifference(cuda, settingsOn("cuda"), 1), "");
+    setenv(name, value, 1);
+    std::string text = std::string(name) + "=" + value;
+    EXPECT_EQ(describeDifference(cuda, settingsOn("cuda"), 1),
+              "rank 1 has " + text + " where rank 0 has no " + text);
+    EXPECT_EQ(describeDifference(host, settingsOn("host"), 1), "");
+    unsetenv(name);
+  }
+}
+
 } // namespace

@@ -373,8 +373,8 @@ TEST(ContextTest, RunsTheKernelsOfAnEpilogue) {
             MPRT_INVALID_ARGUMENT);
   EXPECT_STREQ(mprt_message_of(context),
                "mprt_gemm_epilogue \"gemm\" at model.py:9 on rank 0: an "
-               "epilogue of kind 1 beside 2 kernels, expected 1 to 7, and "
-               "kernels that have its bias and its matrix");
+               "epilogue of kind 1 beside 2 kernels, expected a kind from 1 "
+               "to 7, and kernels that have its bias and its matrix");
 }
 
 TEST(ContextTest, StreamsKeepTheirOrder) {

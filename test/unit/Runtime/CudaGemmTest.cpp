@@ -510,12 +510,11 @@ TEST_F(CudaGemm, ScalesProductsOfEightBits) {
     GemmEpilogue epilogue = {hasBias ? MPRT_BIAS : MPRT_SCALE,
                              mprt_dtype(hasBias ? d.type_c : 0),
                              hasBias ? atBias : nullptr, nullptr};
-    float factor = 1;
+    std::vector<float> factors;
     for (size_t i = 0; i < scales; ++i) {
-      float own = std::ldexp(1.0f, int(random() % 4) - 2);
-      factor *= own;
-      std::vector<char> bytes(sizeof own);
-      std::memcpy(bytes.data(), &own, sizeof own);
+      factors.push_back(0.1f * float(1 + random() % 30));
+      std::vector<char> bytes(sizeof(float));
+      std::memcpy(bytes.data(), &factors[i], sizeof(float));
       epilogue.scales[i] = toDevice(bytes);
     }
     uint64_t before = mpfake_count("cublasLtMatmul/scaled");
@@ -525,15 +524,17 @@ TEST_F(CudaGemm, ScalesProductsOfEightBits) {
     ASSERT_EQ(*done, expected);
     ++(expected ? taken : refused);
     if (expected) {
-      // In f32, and rounded once; powers of two scale exactly.
+      // In f32, and rounded once.
       mprt_gemm_desc wide = d;
       wide.type_c = MPRT_F32;
       std::vector<char> sums(size_t(m * n) * sizeof(float));
       ASSERT_FALSE(host.run(wide, a.data(), b.data(), sums.data()));
       for (size_t i = 0; i < size_t(m * n); ++i) {
-        double x = getElement(MPRT_F32, sums, i) * factor;
+        auto x = float(getElement(MPRT_F32, sums, i));
+        for (float factor : factors)
+          x *= factor;
         if (hasBias)
-          x += getElement(d.type_c, bias, i % size_t(n));
+          x += float(getElement(d.type_c, bias, i % size_t(n)));
         setElement(d.type_c, c, i, x);
       }
       EXPECT_EQ(mpfake_count("cublasLtMatmul/scaled") > before, scales > 0);
@@ -543,6 +544,31 @@ TEST_F(CudaGemm, ScalesProductsOfEightBits) {
   }
   EXPECT_GT(taken, 30);
   EXPECT_GT(refused, 3);
+  // One product with one number, two and none: algorithms are chosen for each.
+  mprt_gemm_desc d =
+      ofEightBits(MPRT_F8E4M3, MPRT_F8E4M3, MPRT_F32, 16, 16, 16);
+  std::vector<char> ones = operand(MPRT_F8E4M3, 256, random);
+  for (size_t i = 0; i < 256; ++i)
+    setElement(MPRT_F8E4M3, ones, i, 1);
+  void *left = toDevice(ones), *right = toDevice(ones),
+       *to = toDevice(std::vector<char>(1024));
+  std::vector<char> three(sizeof(float));
+  setElement(MPRT_F32, three, 0, 3);
+  void *number = toDevice(three);
+  cuda::Gemm same(*driver);
+  for (auto [count, expected] :
+       {std::pair(1, 48), std::pair(2, 144), std::pair(0, 16),
+        std::pair(2, 144), std::pair(1, 48)}) {
+    GemmEpilogue epilogue = {MPRT_SCALE, MPRT_F32, nullptr, nullptr};
+    for (int i = 0; i < count; ++i)
+      epilogue.scales[size_t(i)] = number;
+    if (count == 0)
+      ASSERT_FALSE(same.run(d, stream, left, right, to));
+    else
+      ASSERT_TRUE(*same.runWithEpilogue(d, stream, left, right, to, epilogue));
+    EXPECT_EQ(getElement(MPRT_F32, toHost(to, 1024), 255), expected);
+  }
+  freeAll();
   // Of 32 bits there are none.
   cuda::Gemm gemm(*driver);
   mprt_gemm_desc full = ofEightBits(MPRT_F32, MPRT_F32, MPRT_F32, 16, 16, 16);
@@ -601,11 +627,17 @@ TEST_F(CudaGemm, ChoosesAlgorithmsOfEpiloguesApart) {
     own.n = 6;
     cuda::Gemm other(*driver);
     mpfake_fail(refusal);
-    for (int time = 0; time < 2; ++time) {
+    uint64_t asked = 0;
+    for (int time = 0; time < 3; ++time) {
       Expected<bool> done =
           other.runWithEpilogue(own, stream, a, b, c, epilogueOf(MPRT_BIAS));
       ASSERT_TRUE(bool(done)) << done.error().message();
       EXPECT_FALSE(*done);
+      // The product alone, which then takes its place.
+      EXPECT_FALSE(other.run(own, stream, a, b, c));
+      uint64_t now = mpfake_count("cublasLtMatmulAlgoGetHeuristic");
+      EXPECT_TRUE(time == 0 || now == asked);
+      asked = now;
     }
   }
   unsetenv("MPRT_CUDA_TUNE");

@@ -199,8 +199,33 @@ TEST_P(DeviceCalls, DoesEpiloguesWithTheProductOrAfterIt) {
                                    epilogue, nullptr)
                 .error()
                 .message(),
-            "an epilogue of kind 1 beside 1 kernels, expected 1 to 7, and "
-            "kernels that have its bias and its matrix");
+            "an epilogue of kind 1 beside 1 kernels, expected a kind from 1 to "
+            "7, and kernels that have its bias and its matrix");
+}
+
+TEST_P(DeviceCalls, RefusesScalesThatNoEpilogueHas) {
+  const mprt_kernel *kernels[] = {&addKernel};
+  auto run = [&](int32_t kind, uint32_t scales, uint32_t last) {
+    mprt_epilogue epilogue{};
+    epilogue.kind = kind;
+    epilogue.count = 1;
+    epilogue.kernels = kernels;
+    epilogue.scale_count = scales;
+    epilogue.scales[1] = last;
+    return device
+        ->gemmWithEpilogue(0, smallProduct(), nullptr, nullptr, nullptr,
+                           epilogue, nullptr)
+        .error()
+        .message();
+  };
+  EXPECT_EQ(run(MPRT_SCALE, 0, 0),
+            "an epilogue of kind 7 has 0 scales, expected 1 to 2");
+  EXPECT_EQ(run(MPRT_BIAS, 3, 0),
+            "an epilogue of kind 1 has 3 scales, expected 0 to 2");
+  EXPECT_EQ(run(MPRT_BIAS_GRAD_A, 1, 0),
+            "an epilogue of kind 5 has 1 scales, expected 0 to 0");
+  EXPECT_EQ(run(MPRT_SCALE, 2, 3), "a scale of an epilogue is operand 3 of a "
+                                   "kernel, expected less than 3");
 }
 
 TEST_P(DeviceCalls, Convolves) {

@@ -46,6 +46,16 @@ public:
           hexOf(checksum));
   }
 
+  /// What changes the results and the choice of products on GPUs.
+  void addEnvironmentOfGpus() {
+    for (const auto &[name, value] :
+         {std::pair("MPRT_TF32", "1"), std::pair("MPRT_CUDA_TUNE", "0")}) {
+      const char *set = std::getenv(name);
+      addFlag(std::string(name) + "=" + value,
+              set && std::string_view(set) == value);
+    }
+  }
+
   std::vector<SharedSetting> list;
 };
 
@@ -113,14 +123,8 @@ mpcomm::run::sharedSettingsOf(const TrainingJob &job) {
   // Of other values ranks either meet in the same way or not at all.
   all.addFlag("--comm nccl", options.comm == "nccl");
 
-  // What the environment says of products on GPUs.
   if (manifest.device == "cuda")
-    for (const auto &[name, value] :
-         {std::pair("MPRT_TF32", "1"), std::pair("MPRT_CUDA_TUNE", "0")}) {
-      const char *set = std::getenv(name);
-      all.addFlag(std::string(name) + "=" + value,
-                  set && std::string_view(set) == value);
-    }
+    all.addEnvironmentOfGpus();
 
   // Which functions run, and from where to where.
   bool trains = !job.trainers.empty();
@@ -180,6 +184,8 @@ mpcomm::run::sharedSettingsOf(const RunOptions &options) {
   all.add("--calibrate-seconds", exactly(options.calibrateSeconds));
   all.addNumber("--calibrate-block", options.calibrateBlock);
   all.add("--device", options.device);
+  if (options.device != "host")
+    all.addEnvironmentOfGpus();
   all.addFlag("--comm nccl", options.comm == "nccl");
   return all.list;
 }

@@ -40,11 +40,6 @@ std::optional<StridedGemm> getStridedProduct(llvm::ArrayRef<int64_t> sizes,
                                              llvm::ArrayRef<int64_t> b,
                                              llvm::ArrayRef<int64_t> c);
 
-/// Unit attribute of a module: a product of two tensors that were widened from
-/// 8 bits reads these where tensor cores can multiply them. Set by
-/// mpcomm-insert-casts.
-inline constexpr llvm::StringLiteral kMultiplyF8Attr = "mpcomm.multiply_f8";
-
 /// Whether elements of `type` are 8-bit floats that tensor cores multiply.
 bool isF8OfTensorCores(mlir::Type type);
 

@@ -17,7 +17,7 @@
 #define TEXT(x) TEXT2(x)
 #define COUNT 1048576
 
-#define ABI 9
+#define ABI 10
 _Static_assert(ABI == MPRT_ABI_VERSION, "ABI is what the manifest says");
 
 const uint32_t mpcomm_abi_version = ABI;

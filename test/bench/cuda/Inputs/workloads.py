@@ -34,6 +34,8 @@ GPT = {
     "gpt2-small": (12, 768, 12, 1024, 50304),
     "gpt2-medium": (24, 1024, 16, 1024, 50304),
     "gpt-wide": (4, 1024, 8, 1024, 50304),  # heads of 128
+    "mpt-760m": (24, 1536, 12, 2048, 50368),  # MPT's sizes, with the layers of a GPT
+    "mpt-1b": (24, 2048, 16, 2048, 50368),
     "gpt-check": (2, 128, 2, 128, 512),
 }
 # layers, width, heads, heads of keys and values, of the gated layer, context, vocabulary

@@ -22,7 +22,8 @@ namespace mpcomm::mprt {
 /// A dictionary: `kind`, the name of an mprt_epilogue_kind ("bias",
 /// "bias_gelu", "bias_gelu_aux", "gelu_grad", "bias_grad_a", "bias_grad_b",
 /// "scale"), and `bias` and `matrix` if the kind has them: operand numbers of
-/// the launch; and `scales`, an array of one or two of them.
+/// the launch; and `scales`, one or two inputs that are numbers in f32, which
+/// "scale" has and kinds that add a bias may have.
 inline constexpr llvm::StringLiteral kEpilogueAttr = "mprt.epilogue";
 
 struct Epilogue {
@@ -33,6 +34,8 @@ struct Epilogue {
   /// Whether the kind has a bias, or a second matrix.
   bool hasBias() const;
   bool hasMatrix() const;
+  /// Whether the kind may have scales.
+  bool canScale() const;
 
   /// The epilogue of `launch`; nothing if it has none or a malformed one.
   static std::optional<Epilogue> of(LaunchOp launch);

@@ -424,7 +424,8 @@ def DecomposeCollectivesPass
     that this is faster, including copies, than the communication library by
     itself. Operands are concatenated and padded to whole shards. An axis that a
     block cuts is split in two in the mesh, `dp` into `dp.outer` and `dp.inner`,
-    and wherever it is named; ranks keep their numbers.
+    and wherever it is named; ranks keep their numbers. An axis over which
+    values are sharded is not split (remark `NotDecomposed`).
 
     Assumes: synchronous collectives; run it after `mpcomm-combine-collectives`,
     because the choice depends on the size.

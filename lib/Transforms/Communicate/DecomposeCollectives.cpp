@@ -16,6 +16,7 @@
 
 #include "Communicate/Communicator.h"
 #include "Communicate/Model.h"
+#include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
 #include "mpcomm/Dialect/MPComm/Utils/CastAndReshape.h"
@@ -60,7 +61,8 @@ public:
 private:
   std::optional<Candidate> getCandidate(AllReduceOp op);
   std::optional<Cut> getCut(AllReduceOp op, int64_t inside);
-  bool split(const Candidate &candidate);
+  bool isSharding(MeshOp mesh, StringAttr axis);
+  StringRef split(const Candidate &candidate);
   void splitAxis(MeshOp mesh, unsigned axis, int64_t inner);
   void rewrite(const Candidate &candidate);
   SmallVector<Attribute> getAxes(AllReduceOp op);
@@ -197,19 +199,40 @@ void Decomposer::splitAxis(MeshOp mesh, unsigned axis, int64_t inner) {
   });
 }
 
-/// Makes the cut one between axes; false if the axis was split elsewhere.
-bool Decomposer::split(const Candidate &candidate) {
+/// Whether blocks of some value are on ranks along `axis`, as ZeRO's state.
+bool Decomposer::isSharding(MeshOp mesh, StringAttr axis) {
+  bool found = false;
+  AttrTypeWalker sharded;
+  sharded.addWalk([&](ShardingAttr sharding) {
+    if (sharding.getMesh().getValue() != mesh.getSymName())
+      return WalkResult::skip();
+    sharding.walk([&](AxisRefAttr named) { found |= named.getName() == axis; });
+    return WalkResult::skip();
+  });
+  module.walk([&](Operation *op) {
+    sharded.walk(op->getAttrDictionary());
+    return found ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return found;
+}
+
+/// Makes the cut one between axes. If it cannot be one, the reason.
+StringRef Decomposer::split(const Candidate &candidate) {
+  constexpr StringLiteral elsewhere = "an axis is split at another place";
   AllReduceOp op = candidate.op;
   std::optional<Cut> cut = getCut(op, candidate.inside);
   if (!cut)
-    return false;
+    return elsewhere;
   MeshOp mesh = getMesh(op);
   auto name = cast<StringAttr>(getAxes(op)[cut->axis]);
   if (mesh.getAxisSize(name.getValue()) == cut->inner)
-    return true;
+    return {};
+  // Proofs of shardings are along one axis each.
+  if (isSharding(mesh, name))
+    return "values are sharded over the axis that it would split";
   auto names = mesh.getAxisNames().getValue();
   splitAxis(mesh, llvm::find(names, name) - names.begin(), cut->inner);
-  return true;
+  return {};
 }
 
 //===----------------------------------------------------------------------===//
@@ -308,9 +331,9 @@ bool Decomposer::run() {
           .category(DEBUG_TYPE)
           .function(name);
     };
-    if (!split(candidate)) {
+    if (StringRef reason = split(candidate); !reason.empty()) {
       remark::missed(candidate.op.getLoc(), named("NotDecomposed"))
-          << remark::reason("an axis is split at another place");
+          << remark::reason("{0}", reason);
       continue;
     }
     remark::passed(candidate.op.getLoc(), named("Decomposed"))

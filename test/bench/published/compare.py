@@ -12,16 +12,21 @@
 # CHECK: | gpt2-124m-a100 | llm.c | {{.*}} | 300 ms/step |
 # CHECK: | bert-512-v100 | NVIDIA DeepLearningExamples | {{.*}} | 40.95 samples/s |
 # CHECK: | its kernels | {{0\.9[0-9]|1\.0[0-9]}} | {{.*}} | 2 of 2 |
+# RUN: %python %s --bin=%mpcomm_obj_root/bin --folder=%t --rows=gpt2-124m-h100 \
+# RUN:   --h200=%mpcomm_src_root/test/bench/cuda/measured/h200-rates-cluster.json | FileCheck %s --check-prefix=MEASURED
+# MEASURED: | gpt2-124m-h100 | {{.*}} | 0.9{{[5-9]}} | 0.9{{[5-9]}} |
 """What the cost model and the simulator predict for training throughputs that others have
 measured and published: published.json has the rows with their sources, and the clusters.
 
-  compare.py [--rows=NAME,...] [--folder=DIR] [--by-op]
+  compare.py [--rows=NAME,...] [--folder=DIR] [--by-op] [--h200=cluster.json]
 
 Each row is imported (Inputs/models.py), compiled for its cluster and simulated, in two
 ways: as the compiler would run it; and with unfused kernels, where what was published runs
 them. A ratio is the predicted
 rate over the published one, above 1 where the prediction is too fast. --folder keeps the
-imported graphs, --by-op tells what each kind of op takes in the last way."""
+imported graphs, --by-op tells what each kind of op takes in the last way. --h200 has rates that were
+measured on an H200 (mpcomm-run --calibrate), which the rows of H100s take in place of the preset's: the
+chips differ in their memories alone."""
 
 import argparse
 import collections
@@ -41,13 +46,28 @@ from commands import call  # noqa: E402
 WAYS = {"as compiled": False, "its kernels": True}
 
 
+def preset(a, name, path):
+    call(os.path.join(a.bin, "mpcomm-sim"), "--cluster=" + name, "--write-cluster=" + path)
+    with open(path) as file:
+        return json.load(file)
+
+
+def measured_device(a, h100):
+    """The rates of a.h200, with the memory of an H100."""
+    with open(a.h200) as file:
+        device = json.load(file)["device"]
+    h200 = preset(a, "h200-nvlink-8", os.path.join(a.folder, "h200.json"))["device"]
+    return dict(device, flops={**h100["flops"], **device["flops"]}, memory_bytes=h100["memory_bytes"],
+                memory_bandwidth=device["memory_bandwidth"] * h100["memory_bandwidth"] / h200["memory_bandwidth"])  # fmt: skip
+
+
 def cluster_file(a, name, description):
     """The preset that a cluster starts from, with its own figures in place of the preset's."""
     path = os.path.join(a.folder, name + ".json")
-    call(os.path.join(a.bin, "mpcomm-sim"), "--cluster=" + description["preset"], "--write-cluster=" + path)
-    with open(path) as file:
-        cluster = json.load(file)
+    cluster = preset(a, description["preset"], path)
     cluster["name"] = name
+    if a.h200 and description["preset"] == "dgx-h100":
+        cluster["device"] = measured_device(a, cluster["device"])
     device = cluster["device"]
     device.update(description.get("device", {}))
     device["flops"].update(description.get("flops", {}))
@@ -154,6 +174,7 @@ def main():
     parser.add_argument("--rows", help="their ids; else all")
     parser.add_argument("--folder", help="else a temporary one")
     parser.add_argument("--by-op", action="store_true")
+    parser.add_argument("--h200")
     parser.add_argument("--figures", default=os.path.join(HERE, "published.json"))
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "release", "bin"))
     a = parser.parse_args()

@@ -10,6 +10,7 @@
 #include "Block.h"
 #include "FakeCuda.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -86,11 +87,12 @@ void Block::runThreads() {
 char *Block::sharedMemory() {
   static char *memory = nullptr;
   static size_t room = 0;
-  if (room < sharedBytes) {
+  if (!memory || room < sharedBytes) {
     std::free(memory);
-    memory =
-        static_cast<char *>(std::aligned_alloc(sharedAlignment, sharedBytes));
-    room = sharedBytes;
+    // Kernels without any ask where it is, too; a multiple of the alignment.
+    room = (std::max<size_t>(sharedBytes, 1) + sharedAlignment - 1) /
+           sharedAlignment * sharedAlignment;
+    memory = static_cast<char *>(std::aligned_alloc(sharedAlignment, room));
   }
   if (!shared) {
     shared = memory;

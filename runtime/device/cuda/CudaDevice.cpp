@@ -126,6 +126,7 @@ CudaDevice::~CudaDevice() {
     // What still runs may use all of it.
     driver.cuCtxSynchronize();
     attentions.reset();
+    fills.reset();
     convolutions.reset();
     products.reset();
     kernels.reset();

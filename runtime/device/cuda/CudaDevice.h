@@ -19,6 +19,7 @@
 #include "device/cuda/Attention.h"
 #include "device/cuda/Convolution.h"
 #include "device/cuda/Gemm.h"
+#include "device/cuda/GraphFills.h"
 #include "device/cuda/Kernels.h"
 
 #include <atomic>
@@ -36,7 +37,7 @@ public:
       : driver(driver), device(device), context(context), name(std::move(name)),
         chip(chip), rank(rank), kernels(std::in_place, driver, chip),
         products(std::in_place, driver), convolutions(std::in_place, driver),
-        attentions(std::in_place, driver) {}
+        attentions(std::in_place, driver), fills(std::in_place, driver) {}
   ~CudaDevice() override;
 
   /// Makes the streams, and loads and allocates what the program needs.
@@ -124,6 +125,7 @@ private:
   std::optional<Gemm> products;
   std::optional<Convolution> convolutions;
   std::optional<Attention> attentions;
+  std::optional<GraphFills> fills;
 
   std::vector<CUstream> streams;
   std::vector<CUevent> events;

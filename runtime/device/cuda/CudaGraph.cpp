@@ -58,18 +58,11 @@ static void writeGraph(const Driver &driver, CUgraph graph, unsigned rank) {
 }
 
 static Expected<GraphNodes> countNodes(const Driver &driver, CUgraph graph) {
-  size_t count = 0;
-  if (Error error = driver.check(driver.cuGraphGetNodes(graph, nullptr, &count),
-                                 "cuGraphGetNodes"))
-    return error;
-  std::vector<CUgraphNode> nodes(count);
-  if (count)
-    if (Error error =
-            driver.check(driver.cuGraphGetNodes(graph, nodes.data(), &count),
-                         "cuGraphGetNodes"))
-      return error;
+  Expected<std::vector<CUgraphNode>> nodes = nodesOf(driver, graph);
+  if (!nodes)
+    return nodes.error();
   GraphNodes counts;
-  for (CUgraphNode node : nodes) {
+  for (CUgraphNode node : *nodes) {
     int type = -1;
     if (Error error = driver.check(driver.cuGraphNodeGetType(node, &type),
                                    "cuGraphNodeGetType"))
@@ -118,6 +111,8 @@ Expected<std::unique_ptr<DeviceGraph>> CudaDevice::endCapture() {
     failure = Error(MPRT_INTERNAL, "cuStreamEndCapture: there is no graph");
   GraphNodes counts;
   CUgraphExec executable = nullptr;
+  if (!failure)
+    failure = fills->replace(graph);
   if (!failure) {
     Expected<GraphNodes> counted = countNodes(driver, graph);
     if (counted)

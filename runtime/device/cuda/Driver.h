@@ -35,6 +35,25 @@ using CUgraph = struct CUgraph_st *;
 using CUgraphExec = struct CUgraphExec_st *;
 using CUgraphNode = struct CUgraphNode_st *;
 
+/// CUDA_MEMSET_NODE_PARAMS: `width` elements of `elementSize` bytes, in
+/// `height` rows.
+struct CUmemsetNodeParams {
+  CUdeviceptr dst;
+  size_t pitch;
+  unsigned value, elementSize;
+  size_t width, height;
+};
+
+/// CUDA_KERNEL_NODE_PARAMS_v2.
+struct CUkernelNodeParams {
+  CUfunction func;
+  unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+      sharedMemBytes;
+  void **kernelParams, **extra;
+  void *kern;
+  CUcontext ctx;
+};
+
 enum : CUresult {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_OUT_OF_MEMORY = 2,
@@ -155,6 +174,19 @@ enum : int {
   X(cuGraphGetNodes, cuGraphGetNodes,                                          \
     (CUgraph graph, CUgraphNode * nodes, size_t *count))                       \
   X(cuGraphNodeGetType, cuGraphNodeGetType, (CUgraphNode node, int *type))     \
+  X(cuGraphNodeGetDependencies, cuGraphNodeGetDependencies,                    \
+    (CUgraphNode node, CUgraphNode * before, size_t *count))                   \
+  X(cuGraphNodeGetDependentNodes, cuGraphNodeGetDependentNodes,                \
+    (CUgraphNode node, CUgraphNode * behind, size_t *count))                   \
+  X(cuGraphMemsetNodeGetParams, cuGraphMemsetNodeGetParams,                    \
+    (CUgraphNode node, CUmemsetNodeParams * parameters))                       \
+  X(cuGraphAddKernelNode, cuGraphAddKernelNode_v2,                             \
+    (CUgraphNode * node, CUgraph graph, const CUgraphNode *before,             \
+     size_t count, const CUkernelNodeParams *parameters))                      \
+  X(cuGraphAddDependencies, cuGraphAddDependencies,                            \
+    (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,            \
+     size_t count))                                                            \
+  X(cuGraphDestroyNode, cuGraphDestroyNode, (CUgraphNode node))                \
   X(cuGraphDebugDotPrint, cuGraphDebugDotPrint,                                \
     (CUgraph graph, const char *path, unsigned flags))                         \
   X(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags,                  \

@@ -12,8 +12,15 @@
 
 #include <cuda.h>
 #undef cuEventElapsedTime
+#undef cuGraphNodeGetDependencies
+#undef cuGraphNodeGetDependentNodes
+#undef cuGraphAddDependencies
 #define FAKE_CUDA_REAL_TYPES
 #include "CudaApi.h"
+
+// The runtime's own copies of these have the fake's layout (DeviceCallsTest).
+static_assert(sizeof(CUDA_MEMSET_NODE_PARAMS) == 40);
+static_assert(sizeof(CUDA_KERNEL_NODE_PARAMS) == 72);
 
 #define FAKE_NUMBER(name, number, ...) static_assert(int(name) == number);
 FAKE_CUDA_ERRORS(FAKE_NUMBER)

@@ -165,6 +165,7 @@ static CUresult fill(Stream &stream, const char *name, CUdeviceptr to, T value,
   work.kind = Work::Device;
   work.name = name;
   work.touched = {{to, bytes}};
+  work.filled = {to, sizeof(T), count, value};
   work.run = [at = state().memory.translate(to), value, count] {
     if (!mpfake_computes())
       return CUDA_SUCCESS;

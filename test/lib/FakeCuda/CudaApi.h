@@ -167,6 +167,20 @@ typedef struct CUuuid_st {
   char bytes[16];
 } CUuuid;
 typedef void (*CUhostFn)(void *);
+typedef struct CUDA_MEMSET_NODE_PARAMS_st {
+  CUdeviceptr dst;
+  size_t pitch;
+  unsigned value, elementSize;
+  size_t width, height;
+} CUDA_MEMSET_NODE_PARAMS;
+typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
+  CUfunction func;
+  unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+      sharedMemBytes;
+  void **kernelParams, **extra;
+  void *kern;
+  CUcontext ctx;
+} CUDA_KERNEL_NODE_PARAMS;
 #define FAKE_NUMBER(name, number, ...) name = number,
 enum { FAKE_CUDA_ERRORS(FAKE_NUMBER) FAKE_CUDA_NUMBERS(FAKE_NUMBER) };
 #undef FAKE_NUMBER
@@ -286,6 +300,18 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status);
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode);
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count);
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type);
+CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes,
+                                    size_t *count);
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes,
+                                      size_t *count);
+CUresult cuGraphMemsetNodeGetParams(CUgraphNode node,
+                                    CUDA_MEMSET_NODE_PARAMS *parameters);
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph,
+                                 const CUgraphNode *before, size_t count,
+                                 const CUDA_KERNEL_NODE_PARAMS *parameters);
+CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from,
+                                const CUgraphNode *to, size_t count);
+CUresult cuGraphDestroyNode(CUgraphNode node);
 CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned flags);
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
                                      unsigned long long flags);

@@ -5,10 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Modules.h"
 #include "State.h"
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <string_view>
 
 using namespace fake;
@@ -139,20 +141,75 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graphHandle) {
 // Graphs
 //===----------------------------------------------------------------------===//
 
+namespace {
+/// A node that is not destroyed; its handle is its address.
+struct Known {
+  std::shared_ptr<Graph> graph;
+  size_t index = 0;
+  Graph::GraphNode &node() const { return graph->nodes[index]; }
+};
+} // namespace
+
+static CUgraphNode handleOf(Graph::GraphNode &node) {
+  return reinterpret_cast<CUgraphNode>(&node);
+}
+
+static Known findNode(CUgraphNode handle) {
+  for (const auto &[name, graph] : state().graphs)
+    for (size_t i = 0; i < graph->nodes.size(); ++i)
+      if (handleOf(graph->nodes[i]) == handle && !graph->nodes[i].destroyed)
+        return {graph, i};
+  return {};
+}
+
+/// Answers as many nodes as there is room for, or how many there are.
+static CUresult answer(std::vector<CUgraphNode> found, CUgraphNode *nodes,
+                       size_t *count) {
+  if (!count)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; nodes && i < *count; ++i)
+    nodes[i] = i < found.size() ? found[i] : nullptr;
+  if (!nodes || *count > found.size())
+    *count = found.size();
+  return CUDA_SUCCESS;
+}
+
 CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode *nodes, size_t *count) {
   FAKE_ENTER(cuGraphGetNodes, Current);
   std::shared_ptr<Graph> graph = state().graphs.find(handle);
   if (!graph)
     return CUDA_ERROR_INVALID_HANDLE;
-  if (!count)
+  std::vector<CUgraphNode> found;
+  for (Graph::GraphNode &node : graph->nodes)
+    if (!node.destroyed)
+      found.push_back(handleOf(node));
+  return answer(std::move(found), nodes, count);
+}
+
+CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes,
+                                    size_t *count) {
+  FAKE_ENTER(cuGraphNodeGetDependencies, Current);
+  Known known = findNode(node);
+  if (!known.graph)
     return CUDA_ERROR_INVALID_VALUE;
-  for (size_t i = 0; nodes && i < *count; ++i)
-    nodes[i] = i < graph->nodes.size()
-                   ? reinterpret_cast<CUgraphNode>(&graph->nodes[i])
-                   : nullptr;
-  if (!nodes || *count > graph->nodes.size())
-    *count = graph->nodes.size();
-  return CUDA_SUCCESS;
+  std::vector<CUgraphNode> found;
+  for (size_t other : known.node().after)
+    found.push_back(handleOf(known.graph->nodes[other]));
+  return answer(std::move(found), nodes, count);
+}
+
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes,
+                                      size_t *count) {
+  FAKE_ENTER(cuGraphNodeGetDependentNodes, Current);
+  Known known = findNode(node);
+  if (!known.graph)
+    return CUDA_ERROR_INVALID_VALUE;
+  std::vector<CUgraphNode> found;
+  for (Graph::GraphNode &other : known.graph->nodes)
+    if (!other.destroyed &&
+        std::count(other.after.begin(), other.after.end(), known.index))
+      found.push_back(handleOf(other));
+  return answer(std::move(found), nodes, count);
 }
 
 /// By what enqueued it.
@@ -169,16 +226,88 @@ static int typeOf(const Graph::GraphNode &node) {
 
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type) {
   FAKE_ENTER(cuGraphNodeGetType, Current);
-  if (!type)
+  Known known = findNode(node);
+  if (!known.graph || !type)
     return CUDA_ERROR_INVALID_VALUE;
-  for (const auto &[handle, graph] : state().graphs)
-    for (const Graph::GraphNode &known : graph->nodes)
-      if (reinterpret_cast<CUgraphNode>(
-              const_cast<Graph::GraphNode *>(&known)) == node) {
-        *type = CUgraphNodeType(typeOf(known));
-        return CUDA_SUCCESS;
-      }
-  return CUDA_ERROR_INVALID_VALUE;
+  *type = CUgraphNodeType(typeOf(known.node()));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphMemsetNodeGetParams(CUgraphNode node,
+                                    CUDA_MEMSET_NODE_PARAMS *parameters) {
+  FAKE_ENTER(cuGraphMemsetNodeGetParams, Current);
+  Known known = findNode(node);
+  if (!known.graph || !parameters ||
+      typeOf(known.node()) != CU_GRAPH_NODE_TYPE_MEMSET)
+    return CUDA_ERROR_INVALID_VALUE;
+  const Work::Filled &filled = known.node().work->filled;
+  *parameters = {};
+  parameters->dst = filled.to;
+  parameters->value = filled.value;
+  parameters->elementSize = unsigned(filled.size);
+  parameters->width = filled.count;
+  parameters->height = 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph handle,
+                                 const CUgraphNode *before, size_t count,
+                                 const CUDA_KERNEL_NODE_PARAMS *parameters) {
+  FAKE_ENTER(cuGraphAddKernelNode_v2, Current);
+  std::shared_ptr<Graph> graph = state().graphs.find(handle);
+  if (!graph)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (!node || !parameters || (count && !before))
+    return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Function> function = state().functions.find(parameters->func);
+  if (!function || function->module->context != graph->context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  Graph::GraphNode made{};
+  for (size_t i = 0; i < count; ++i) {
+    Known known = findNode(before[i]);
+    if (known.graph != graph)
+      return CUDA_ERROR_INVALID_VALUE;
+    made.after.push_back(known.index);
+    made.group = known.node().group;
+  }
+  const CUDA_KERNEL_NODE_PARAMS &p = *parameters;
+  Work work;
+  if (CUresult error =
+          makeLaunch(function, {p.gridDimX, p.gridDimY, p.gridDimZ},
+                     {p.blockDimX, p.blockDimY, p.blockDimZ}, p.sharedMemBytes,
+                     p.kernelParams, p.extra, work))
+    return error;
+  made.work = std::make_shared<const Work>(std::move(work));
+  graph->nodes.push_back(std::move(made));
+  *node = handleOf(graph->nodes.back());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddDependencies(CUgraph handle, const CUgraphNode *from,
+                                const CUgraphNode *to, size_t count) {
+  FAKE_ENTER(cuGraphAddDependencies, Current);
+  std::shared_ptr<Graph> graph = state().graphs.find(handle);
+  if (!graph)
+    return CUDA_ERROR_INVALID_HANDLE;
+  for (size_t i = 0; i < count; ++i) {
+    Known first = findNode(from[i]), second = findNode(to[i]);
+    if (first.graph != graph || second.graph != graph)
+      return CUDA_ERROR_INVALID_VALUE;
+    second.node().after.push_back(first.index);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroyNode(CUgraphNode node) {
+  FAKE_ENTER(cuGraphDestroyNode, Current);
+  Known known = findNode(node);
+  if (!known.graph)
+    return CUDA_ERROR_INVALID_VALUE;
+  known.node().destroyed = true;
+  known.node().after.clear();
+  for (Graph::GraphNode &other : known.graph->nodes)
+    std::erase(other.after, known.index);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuGraphDebugDotPrint(CUgraph handle, const char *path, unsigned) {
@@ -191,6 +320,8 @@ CUresult cuGraphDebugDotPrint(CUgraph handle, const char *path, unsigned) {
     return CUDA_ERROR_INVALID_VALUE;
   std::fprintf(file, "digraph dot {\n");
   for (size_t i = 0; i < graph->nodes.size(); ++i) {
+    if (graph->nodes[i].destroyed)
+      continue;
     std::fprintf(file, "\"%zu\" [label=\"%s\"]\n", i,
                  graph->nodes[i].work->name);
     for (size_t other : graph->nodes[i].after)
@@ -214,7 +345,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph handle,
   // The driver would take it, and run all with the priority of the stream that
   // it is launched on.
   for (const Graph::GraphNode &node : graph->nodes)
-    if (node.priority != graph->nodes[0].priority &&
+    if (!node.destroyed && node.priority != graph->nodes[0].priority &&
         !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)) {
       explain("a graph of streams of several priorities without its nodes' "
               "priorities");
@@ -252,13 +383,22 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream streamHandle) {
     return error;
   const Graph &graph = *exec->graph;
   std::vector<std::shared_ptr<Node>> nodes;
-  for (const Graph::GraphNode &node : graph.nodes) {
+  std::vector<std::shared_ptr<Node>> placed(graph.nodes.size());
+  std::function<void(size_t)> place = [&](size_t i) {
+    const Graph::GraphNode &node = graph.nodes[i];
+    if (placed[i] || node.destroyed)
+      return;
     std::vector<std::shared_ptr<Node>> before = {first, exec->last};
-    for (size_t other : node.after)
-      before.push_back(nodes[other]);
-    nodes.push_back(
-        state().scheduler.add(*stream->context, node.group, node.work, before));
-  }
+    for (size_t other : node.after) {
+      place(other);
+      before.push_back(placed[other]);
+    }
+    placed[i] =
+        state().scheduler.add(*stream->context, node.group, node.work, before);
+    nodes.push_back(placed[i]);
+  };
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    place(i);
   nodes.push_back(first);
   exec->last = stream->end.node = state().scheduler.add(
       *stream->context, stream->group,

@@ -286,19 +286,15 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
   return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
-                        unsigned gridZ, unsigned blockX, unsigned blockY,
-                        unsigned blockZ, unsigned sharedBytes,
-                        CUstream streamHandle, void **operands, void **extra) {
-  FAKE_ENTER(cuLaunchKernel, Current);
-  std::shared_ptr<Function> function = state().functions.find(handle);
-  std::shared_ptr<Stream> stream = findStream(entry, streamHandle);
-  if (!function || !stream || function->module->context != stream->context)
-    return CUDA_ERROR_INVALID_HANDLE;
-  if (gridX < 1 || gridX > 0x7fffffff || gridY < 1 || gridZ < 1 || blockX < 1 ||
-      blockY < 1 || blockZ < 1 || uint64_t(blockX) * blockY * blockZ > 1024)
+CUresult fake::makeLaunch(const std::shared_ptr<Function> &function,
+                          const unsigned (&grid)[3], const unsigned (&block)[3],
+                          unsigned sharedBytes, void *const *operands,
+                          void **extra, Work &work) {
+  if (grid[0] < 1 || grid[0] > 0x7fffffff || grid[1] < 1 || grid[2] < 1 ||
+      block[0] < 1 || block[1] < 1 || block[2] < 1 ||
+      uint64_t(block[0]) * block[1] * block[2] > 1024)
     return CUDA_ERROR_INVALID_VALUE;
-  if (gridY != 1 || gridZ != 1 || blockY != 1 || blockZ != 1 || extra) {
+  if (grid[1] != 1 || grid[2] != 1 || block[1] != 1 || block[2] != 1 || extra) {
     explain("%s: only grids of one dimension and operands by address are "
             "emulated",
             function->name.c_str());
@@ -307,8 +303,7 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
   if (sharedBytes > unsigned(function->mostDynamicShared) ||
       (function->operands && !operands))
     return CUDA_ERROR_INVALID_VALUE;
-  (void)state().options.count(function->name + ":" + std::to_string(gridX));
-  Work work;
+  (void)state().options.count(function->name + ":" + std::to_string(grid[0]));
   work.kind = Work::Device;
   work.name = function->name.c_str();
   std::vector<void *> translated;
@@ -319,12 +314,30 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
       work.touched.push_back({address, 0});
     translated.push_back(state().memory.translate(address));
   }
-  work.run = [function, gridX, blockX, sharedBytes, translated]() -> CUresult {
+  work.run = [function, gridX = grid[0], blockX = block[0], sharedBytes,
+              translated]() -> CUresult {
     if (!function->kernel)
       return CUDA_SUCCESS;
     return runKernel(function->name.c_str(), function->kernel,
                      translated.data(), gridX, blockX,
                      uint32_t(function->staticShared), sharedBytes);
   };
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction handle, unsigned gridX, unsigned gridY,
+                        unsigned gridZ, unsigned blockX, unsigned blockY,
+                        unsigned blockZ, unsigned sharedBytes,
+                        CUstream streamHandle, void **operands, void **extra) {
+  FAKE_ENTER(cuLaunchKernel, Current);
+  std::shared_ptr<Function> function = state().functions.find(handle);
+  std::shared_ptr<Stream> stream = findStream(entry, streamHandle);
+  if (!function || !stream || function->module->context != stream->context)
+    return CUDA_ERROR_INVALID_HANDLE;
+  Work work;
+  if (CUresult error =
+          makeLaunch(function, {gridX, gridY, gridZ}, {blockX, blockY, blockZ},
+                     sharedBytes, operands, extra, work))
+    return error;
   return enqueue(*stream, std::move(work));
 }

@@ -24,6 +24,7 @@
 namespace fake {
 
 struct Context;
+struct Work;
 
 /// A loaded image.
 struct Module {
@@ -48,6 +49,12 @@ struct Function {
 
 /// Shared memory of a multiprocessor; a block can have 1 KiB less.
 int sharedBytesOfSm();
+
+/// The work of a launch, or the error of one that the driver would not take.
+CUresult makeLaunch(const std::shared_ptr<Function> &function,
+                    const unsigned (&grid)[3], const unsigned (&block)[3],
+                    unsigned sharedBytes, void *const *operands, void **extra,
+                    Work &work);
 
 void forgetModules(const Context &context);
 

@@ -50,6 +50,13 @@ struct Work {
   std::function<CUresult()> run;
   std::function<bool()> holds;
   std::vector<Touched> touched;
+  /// What a fill sets: `count` elements of `size` bytes.
+  struct Filled {
+    uint64_t to = 0;
+    size_t size = 0, count = 0;
+    uint32_t value = 0;
+  };
+  Filled filled{};
 };
 
 struct Node {

@@ -19,6 +19,7 @@
 #include "Random.h"
 #include "Scheduler.h"
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -58,16 +59,18 @@ private:
   static inline uintptr_t next = 0x5f00'0000'0010;
 };
 
-/// A graph: its nodes in an order that respects their dependences.
+/// A graph: its nodes, in an order that respects their dependences until one is
+/// added.
 struct Graph {
   struct GraphNode {
     std::shared_ptr<const Work> work;
     unsigned group;
     int priority; // of the stream
     std::vector<size_t> after;
+    bool destroyed = false;
   };
   struct Context *context = nullptr;
-  std::vector<GraphNode> nodes;
+  std::deque<GraphNode> nodes; // which stay where they are
 };
 
 /// A capture that goes on, or that has gone wrong and not been ended.

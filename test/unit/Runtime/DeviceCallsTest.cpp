@@ -13,8 +13,13 @@
 #include "support/Trace.h"
 
 #include <algorithm>
+#include <bit>
 
 using namespace mprt;
+
+/// Before the fake driver looks: what each PTX becomes.
+[[maybe_unused]] static const int withPtx =
+    setenv("MPFAKE_PTX", MPCOMM_FAKE_CUDA_KERNELS, 1);
 
 namespace {
 
@@ -289,6 +294,49 @@ TEST_P(DeviceCalls, KeepsGraphsOrSaysThatItCannot) {
   EXPECT_EQ((*graph)->nodes().kernels, 1u);
   EXPECT_FALSE(device->launchGraph(**graph));
   EXPECT_EQ(toHost(b, elements), Values(elements, 2));
+}
+
+TEST_P(DeviceCalls, ZeroesInGraphsByKernels) {
+  if (GetParam() == onHost)
+    return;
+  constexpr size_t count = 5000;
+  constexpr uint64_t allBytes = elements * 4;
+  void *a = toDevice(Values(elements, 1)), *b = toDevice(Values(elements)),
+       *c = toDevice(Values(count, 7));
+  auto *words = static_cast<char *>(c);
+  void *copies[] = {a, b, b};
+  ASSERT_FALSE(device->beginCapture());
+  // b is 1, then 0, then 1 again: each comes after the one before.
+  EXPECT_FALSE(device->launch(0, addKernel, copies));
+  EXPECT_FALSE(device->zero(0, b, allBytes));
+  EXPECT_FALSE(device->launch(0, addKernel, copies));
+  EXPECT_FALSE(device->zero(0, words + 4, 4));
+  EXPECT_FALSE(device->zero(0, words + 20, 12));
+  EXPECT_FALSE(device->zero(0, words + 64, 4096));
+  EXPECT_FALSE(device->zero(0, words + 4 * (count - 515), 515 * 4));
+  EXPECT_FALSE(device->zero(0, words + 4240, 2)); // no whole word
+  Expected<std::unique_ptr<DeviceGraph>> graph = device->endCapture();
+  ASSERT_TRUE(graph) << graph.error().message();
+  EXPECT_EQ((*graph)->nodes().all, 8u);
+  EXPECT_EQ((*graph)->nodes().kernels, 7u);
+  EXPECT_EQ((*graph)->nodes().fills, 1u);
+  Values expected(count, 7);
+  auto clear = [&](size_t from, size_t to) {
+    std::fill(expected.begin() + ptrdiff_t(from),
+              expected.begin() + ptrdiff_t(to), 0.f);
+  };
+  clear(1, 2);
+  clear(5, 8);
+  clear(16, 1040);
+  clear(count - 515, count);
+  uint32_t half = std::bit_cast<uint32_t>(7.f) & 0xffff0000u;
+  expected[1060] = std::bit_cast<float>(half);
+  for (unsigned seed : {1, 2, 3, 4}) {
+    mpfake_seed(seed);
+    EXPECT_FALSE(device->launchGraph(**graph));
+    EXPECT_EQ(toHost(b, elements), Values(elements, 1));
+    EXPECT_EQ(toHost(c, count), expected);
+  }
 }
 
 //===----------------------------------------------------------------------===//

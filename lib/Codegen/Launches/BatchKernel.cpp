@@ -88,8 +88,7 @@ private:
   void deal(OpBuilder &b, Value block, size_t begin, size_t end);
   void emitBody(OpBuilder &b, Value block, size_t number);
   SmallVector<Value> select(OpBuilder &b, const Signature::Body &body,
-                            Value launch, ArrayRef<unsigned> slots,
-                            size_t begin, size_t end);
+                            Value launch, ArrayRef<unsigned> slots);
   Value slot(OpBuilder &b, const Signature::Body &body, size_t launch,
              unsigned slot);
   Value number(OpBuilder &b, int64_t value) {
@@ -156,29 +155,30 @@ Value Emitter::slot(OpBuilder &b, const Signature::Body &body, size_t launch,
              : Value(function.getArgument(static_cast<unsigned>(value)));
 }
 
-/// What launch `launch` of those in [begin, end) has in `slots`.
+/// What launch `launch` has in `slots`. A switch and no tree of conditions:
+/// LLVM makes the leaves of a tree into selections, for which each thread loads
+/// the pointers of all launches.
 SmallVector<Value> Emitter::select(OpBuilder &b, const Signature::Body &body,
-                                   Value launch, ArrayRef<unsigned> slots,
-                                   size_t begin, size_t end) {
-  if (end - begin == 1) {
+                                   Value launch, ArrayRef<unsigned> slots) {
+  auto valuesOf = [&](OpBuilder &at, size_t number) {
     SmallVector<Value> values;
     for (unsigned slot : slots)
-      values.push_back(this->slot(b, body, begin, slot));
+      values.push_back(this->slot(at, body, number, slot));
     return values;
-  }
-  size_t middle = begin + (end - begin) / 2;
-  Value isLower =
-      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, launch,
-                            number(b, static_cast<int64_t>(middle)));
-  auto half = [&](size_t from, size_t to) {
-    return [&, from, to](OpBuilder &inner, Location at) {
-      scf::YieldOp::create(inner, at,
-                           select(inner, body, launch, slots, from, to));
-    };
   };
-  return scf::IfOp::create(b, loc, isLower, half(begin, middle),
-                           half(middle, end))
-      .getResults();
+  size_t last = body.launches.size() - 1;
+  SmallVector<int64_t> cases = llvm::to_vector(llvm::seq(int64_t(last)));
+  SmallVector<Type> types = llvm::map_to_vector(
+      valuesOf(b, last), [](Value value) { return value.getType(); });
+  auto choice = scf::IndexSwitchOp::create(b, loc, types, launch, cases,
+                                           static_cast<unsigned>(last));
+  for (size_t i = 0; i <= last; ++i) {
+    Region &region =
+        i < last ? choice.getCaseRegions()[i] : choice.getDefaultRegion();
+    OpBuilder inner = OpBuilder::atBlockEnd(&region.emplaceBlock());
+    scf::YieldOp::create(inner, loc, valuesOf(inner, i));
+  }
+  return choice.getResults();
 }
 
 void Emitter::emitBody(OpBuilder &b, Value block, size_t which) {
@@ -199,8 +199,7 @@ void Emitter::emitBody(OpBuilder &b, Value block, size_t which) {
       slots.push_back(static_cast<unsigned>(i));
   }
   if (!slots.empty())
-    for (auto [slot, value] : llvm::zip(
-             slots, select(b, body, launch, slots, 0, body.launches.size())))
+    for (auto [slot, value] : llvm::zip(slots, select(b, body, launch, slots)))
       values[slot] = value;
   IRMapping mapping;
   for (size_t i = 0; i + 1 < values.size(); ++i)

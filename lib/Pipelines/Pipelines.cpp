@@ -309,6 +309,8 @@ void mpcomm::buildCUDAPipeline(OpPassManager &passes,
     passes.addPass(createFormEpiloguesPass());
   GenerateGPUKernelsPassOptions kernels;
   kernels.warpgroups = chipsHave(options, ChipFeature::WarpgroupProducts);
+  if (chipsHave(options, ChipFeature::LargeShared))
+    kernels.launchShared = kHalfOfShared;
   passes.addPass(createGenerateGPUKernelsPass(kernels));
   passes.addPass(createBatchLaunchesPass());
   ConvertMPRTToLLVMPassOptions llvmOptions;

@@ -25,6 +25,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Pass/Pass.h"
 #include "mpcomm/Dialect/MPRT/IR/MPRT.h"
 #include "llvm/Support/MathExtras.h"
@@ -122,6 +123,14 @@ void Emulation::useWords(Operation *op, int64_t first, Type type) {
 LogicalResult Emulation::replaceOfWarpgroups(LLVM::InlineAsmOp op) {
   auto code = test::WarpgroupAssembly::read(op);
   if (!code)
+    return failure();
+  // ptxas of CUDA 12.8 and 13.0 may give registers of left operands to other
+  // values in a loop that they come from outside of.
+  if (auto loop = op->getParentOfType<LoopLikeOpInterface>();
+      loop && code->inRegisters &&
+      llvm::any_of(code->left, [&](unsigned operand) {
+        return loop.isDefinedOutsideOfLoop(op->getOperand(operand));
+      }))
     return failure();
   int64_t at = 0;
   bool fits = true;

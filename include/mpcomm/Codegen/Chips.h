@@ -34,7 +34,12 @@ enum class ChipFeature {
   TileProducts,      ///< mma.sync of 16 bits, cp.async: from sm_80 on
   F8Products,        ///< products of 8-bit floats: from sm_89 on
   WarpgroupProducts, ///< wgmma: sm_90a alone
+  LargeShared,       ///< twice kHalfOfShared a multiprocessor: sm_90, sm_10x
 };
+
+/// Bytes of shared memory of each of two blocks, of the 228 KiB that
+/// multiprocessors with LargeShared have.
+constexpr int64_t kHalfOfShared = 113 << 10;
 
 /// Whether all chips that are compiled for have a feature. Without names it is
 /// the default ones, from sm_80 on.

@@ -402,7 +402,8 @@ def GenerateGPUKernelsPass
       any grid is correct.
     - Kernels with reductions along rows: a group of up to 32 threads, or a
       whole block, has a row. Its columns stay in registers from one pass to the
-      next (longer rows are read again), so memory is read once. Reductions are
+      next, or in shared memory if `launch-shared` has room for them (other rows
+      are read again), so memory is read once. Reductions are
       shuffles within warps and one barrier across them.
     - Sums over rows stay in registers while a block iterates over its rows; a
       second kernel, `_sums`, adds the sums of the blocks in a fixed order.
@@ -435,7 +436,10 @@ def GenerateGPUKernelsPass
            "multiprocessors of the GPU, for which grids of sums are sized">,
     Option<"warpgroups", "warpgroups", "bool", "false",
            "use what sm_90a alone has: products of warpgroups, for attention "
-           "with heads of 64 and 128">
+           "with heads of 64 and 128">,
+    Option<"launchShared", "launch-shared", "int64_t", "0",
+           "bytes of shared memory that each of two blocks of a multiprocessor "
+           "may ask for at the launch, to keep long rows in">
   ];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",

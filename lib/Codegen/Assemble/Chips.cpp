@@ -36,6 +36,8 @@ static bool hasFeature(StringRef chip, ChipFeature feature) {
     return number >= 89;
   case ChipFeature::WarpgroupProducts:
     return chip == kWarpgroupChip;
+  case ChipFeature::LargeShared:
+    return number >= 90 && number < 120;
   }
   return false;
 }

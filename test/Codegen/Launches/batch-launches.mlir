@@ -84,7 +84,7 @@ func.func @between(%a: memref<1024xf32>, %b: memref<1024xf32>, %c: memref<1024xf
   return
 }
 
-// A body is there once, a search for the launch before it; a block's number
+// A body is there once, a switch to the launch before it; a block's number
 // counts from its launch's first block.
 // CHECK: gpu.func @update_batch(%{{.*}}: memref<1024xf32>, %{{.*}}: memref<8xf32>, %[[B:.*]]: memref<1024xf32>, %[[C:.*]]: memref<1024xf32>, %[[D:.*]]: memref<1024xf32>, %{{.*}}: memref<8xf32>) kernel
 // CHECK: %[[BLOCK:.*]] = gpu.block_id x
@@ -92,10 +92,12 @@ func.func @between(%a: memref<1024xf32>, %b: memref<1024xf32>, %c: memref<1024xf
 // CHECK: scf.if
 // CHECK: %[[LAUNCH:.*]] = arith.divui
 // CHECK: arith.remui
-// CHECK: %[[P:.*]] = scf.if %{{.*}} -> (memref<1024xf32>)
+// CHECK: %[[P:.*]] = scf.index_switch %[[LAUNCH]] -> memref<1024xf32>
+// CHECK: case 0
 // CHECK: scf.yield %[[B]]
-// CHECK: scf.if %{{.*}} -> (memref<1024xf32>)
+// CHECK: case 1
 // CHECK: scf.yield %[[C]]
+// CHECK: default
 // CHECK: scf.yield %[[D]]
 // CHECK: vector.load %[[P]]
 // CHECK-NOT: vector.load %[[C]]

@@ -26,5 +26,5 @@ func.func @f(%x: memref<4096x24xf32>, %d: memref<24xf32>, %y: memref<4096x24xf32
   return
 }
 // CHECK: gpu.func @sums_batch({{.*}}, %[[SCRATCH:arg4]]: memref<1536xi8>)
-// CHECK: %[[AT:.*]]:3 = scf.if
+// CHECK: %[[AT:.*]]:3 = scf.index_switch
 // CHECK: memref.view %[[SCRATCH]][%[[AT]]#2][] : memref<1536xi8> to memref<768xi8>

@@ -54,12 +54,12 @@ class Emulator:
         """What the fake driver loads, of a program whose kernels are those of a GPU."""
         self.link(call([self.opt, "--test-mpcomm-emulate-gpu", "--mpcomm-kernels-to-llvm"], generated), output)
 
-    def generate(self, text, output, *passes, processors=3, chip="sm_90"):
+    def generate(self, text, output, *passes, processors=3, chip="sm_90", shared=0):
         """The image of launches alone, with the code of a chip; returns what it is made from."""
         if self.is_real:
             with open(output + ".mlir") as file:
                 return file.read()
-        options = "processors=%d warpgroups=%d" % (processors, chip == "sm_90a")
+        options = "processors=%d warpgroups=%d launch-shared=%d" % (processors, chip == "sm_90a", shared)
         generated = call([self.opt, "--mpcomm-generate-gpu-kernels=" + options, *passes], text.encode())
         if self.packs:
             call([self.opt, "--mpcomm-gpu-kernels-to-nvvm", "-o", os.devnull,

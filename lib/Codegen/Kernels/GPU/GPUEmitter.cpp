@@ -85,6 +85,16 @@ void GPUEmitter::setGeometry() {
   columnBlock = number(0);
   if (schedule.gridStride || keepsNothing())
     return;
+  if (schedule.sumsOfGroups) {
+    Value blocks = number(schedule.columnBlocks);
+    columnBlock = arith::RemUIOp::create(b, loc, block, blocks);
+    split = number(0);
+    Value first = arith::DivUIOp::create(b, loc, block, blocks);
+    keptCoordinates =
+        delinearize(b, loc, addScaled(b, loc, group, first, schedule.groups()),
+                    keptSizes());
+    return;
+  }
   // Blocks: splits, then kept rows, then columns.
   SmallVector<int64_t> sizes{schedule.splits};
   llvm::append_range(sizes, keptSizes());
@@ -338,6 +348,7 @@ SmallVector<GPUKernel> emitGPUKernels(const KernelModel &model,
                                    schedule.threads, sums.scratchBytes());
   main.blocks = schedule.blocks;
   main.gridStride = schedule.gridStride;
+  main.sharedBytes = schedule.launchShared;
   main.movedBytes = countMovedBytes(model) + sums.scratchBytes();
   GPUEmitter(model, schedule, sums, main.function).run(!separate);
   kernels.push_back(main);

@@ -36,7 +36,6 @@ using namespace mlir;
 namespace mpcomm::kernels {
 
 static constexpr int64_t kThreads = 256;
-static constexpr int64_t kAccessBytes = 16;
 /// Elements of a patch, and elements of all its windows, at most.
 static constexpr int64_t kMostOfPatch = 8;
 static constexpr int64_t kMostSteps = 64;

@@ -14,6 +14,8 @@
 #include "Kernels/GPU/GPUSchedule.h"
 #include "Kernels/Model/LaneOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -138,6 +140,26 @@ Value addShared(gpu::GPUFuncOp function, Type type, int64_t count) {
       MemRefType::get({count}, memoryType(type), MemRefLayoutAttrInterface(),
                       space),
       function.getLoc());
+}
+
+Value launchShared(OpBuilder &b, Location loc, int64_t alignment) {
+  auto space =
+      gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
+  Value buffer = gpu::DynamicSharedMemoryOp::create(
+      b, loc,
+      MemRefType::get({ShapedType::kDynamic}, b.getI8Type(),
+                      MemRefLayoutAttrInterface(), space));
+  Value address =
+      memref::ExtractAlignedPointerAsIndexOp::create(b, loc, buffer);
+  auto constant = [&](int64_t value) {
+    return arith::ConstantIntOp::create(b, loc, value, 64);
+  };
+  address = arith::IndexCastUIOp::create(b, loc, b.getI64Type(), address);
+  address = arith::AddIOp::create(b, loc, address, constant(alignment - 1));
+  address = arith::AndIOp::create(b, loc, address, constant(-alignment));
+  return LLVM::IntToPtrOp::create(
+      b, loc, LLVM::LLVMPointerType::get(b.getContext(), /*shared*/ 3),
+      address);
 }
 
 } // namespace mpcomm::kernels

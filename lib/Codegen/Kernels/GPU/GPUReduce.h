@@ -59,6 +59,11 @@ mlir::Value reduceLanes(mlir::OpBuilder &b, mlir::Location loc,
 mlir::Value addShared(mlir::gpu::GPUFuncOp function, mlir::Type type,
                       int64_t count);
 
+/// What the launch gives a block beside that, as !llvm.ptr<3>, from the first
+/// multiple of `alignment` on.
+mlir::Value launchShared(mlir::OpBuilder &b, mlir::Location loc,
+                         int64_t alignment);
+
 } // namespace mpcomm::kernels
 
 #endif // MPCOMM_LIB_CODEGEN_KERNELS_GPU_GPUREDUCE_H

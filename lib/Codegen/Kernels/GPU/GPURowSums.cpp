@@ -99,7 +99,7 @@ void GPUEmitter::closeAccumulators() {
       finish(total, Value(), isZero(eval.code, loc, thread));
       continue;
     }
-    if (groups == 1) {
+    if (groups == 1 || schedule.sumsOfGroups) {
       for (auto [i, total] : llvm::enumerate(sum.totals))
         for (int64_t v = 0; v < vector; ++v) {
           Value column = addScaled(eval.code, loc,

@@ -14,6 +14,7 @@
 #include "Kernels/GPU/GPUEmitterImpl.h"
 #include "Kernels/GPU/GPUReduce.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
@@ -172,6 +173,57 @@ SmallVector<Value> GPUEmitter::overColumns(
   return values;
 }
 
+/// Where a chunk of a row is in shared memory.
+Value GPUEmitter::placeInShared(const KernelAccess &access, int64_t offset,
+                                const Chunk &chunk) {
+  int64_t bytes =
+      memoryType(eval.elementOf(access.argument)).getIntOrFloatBitWidth() / 8;
+  Value at = addScaled(eval.code, loc, number(offset), chunk.start, bytes);
+  Type i64 = eval.code.getI64Type();
+  return LLVM::GEPOp::create(
+      eval.code, loc, rowsInShared.getType(), eval.code.getI8Type(),
+      rowsInShared,
+      ArrayRef<LLVM::GEPArg>{
+          arith::IndexCastUIOp::create(eval.code, loc, i64, at).getResult()});
+}
+
+/// What an earlier pass has put there is known of the piece.
+void GPUEmitter::readShared(Piece &piece) {
+  for (auto [i, row] : llvm::enumerate(schedule.rowsInShared)) {
+    const auto &[access, offset] = row;
+    if (!writtenRows.contains(i))
+      continue;
+    Type element = eval.elementOf(access.argument);
+    auto type = VectorType::get({schedule.vector}, memoryType(element));
+    unsigned bytes = type.getElementTypeBitWidth() / 8 * schedule.vector;
+    Value raw =
+        LLVM::LoadOp::create(eval.code, loc, type,
+                             placeInShared(access, offset, piece.chunk), bytes);
+    piece.chunk.loads.push_back(
+        {access, fromMemory(eval.code, loc, raw, element)});
+  }
+}
+
+/// Puts there what the first pass has loaded of the piece.
+void GPUEmitter::writeShared(Piece &piece) {
+  for (auto [i, row] : llvm::enumerate(schedule.rowsInShared)) {
+    const auto &[access, offset] = row;
+    const auto *known = llvm::find_if(piece.chunk.loads,
+                                      [&, &access = access](const auto &load) {
+                                        return load.first == access;
+                                      });
+    if (known == piece.chunk.loads.end())
+      continue;
+    writtenRows.insert(i);
+    Value raw = toMemory(eval.code, loc, known->second,
+                         eval.elementOf(access.argument));
+    auto type = cast<VectorType>(raw.getType());
+    LLVM::StoreOp::create(eval.code, loc, raw,
+                          placeInShared(access, offset, piece.chunk),
+                          type.getElementTypeBitWidth() / 8 * schedule.vector);
+  }
+}
+
 /// Adds the terms of the pieces that are there to what `rowSums` and the
 /// accumulators have, and stores elements in the last pass.
 void GPUEmitter::emitPieces(MutableArrayRef<GPURow> rows,
@@ -182,6 +234,8 @@ void GPUEmitter::emitPieces(MutableArrayRef<GPURow> rows,
   };
   for (auto [r, row] : llvm::enumerate(rows))
     for (auto [i, piece] : llvm::enumerate(row.pieces)) {
+      if (eval.pass > 0)
+        readShared(piece);
       for (RowSum &sum : rowSums)
         addTo(sum.perRow[r], *sum.result,
               termOf(*sum.result, row, piece, sum.narrow));
@@ -208,6 +262,10 @@ void GPUEmitter::emitPieces(MutableArrayRef<GPURow> rows,
         }
       }
     }
+  if (eval.pass == 0)
+    for (GPURow &row : rows)
+      for (Piece &piece : row.pieces)
+        writeShared(piece);
   if (eval.pass == schedule.passes.lastPass()) {
     SmallVector<GPURow *> pointers;
     for (GPURow &row : rows)
@@ -390,6 +448,8 @@ void GPUEmitter::emitRows() {
   int64_t perWarp = std::max<int64_t>(kWarp / schedule.group, 1);
   int64_t groups = schedule.groups(), atATime = schedule.rowsAtATime;
   openAccumulators();
+  if (schedule.launchShared)
+    rowsInShared = launchShared(eval.code, loc, kAccessBytes);
   if (schedule.sumsInScratch)
     clearScratchSums();
   // Warps go together: the first of a warp's rows says how long.
@@ -400,6 +460,8 @@ void GPUEmitter::emitRows() {
   }
   Value begin = addScaled(eval.code, loc, warpGroup, split, groups);
   Value stride = number(groups * schedule.splits);
+  if (schedule.sumsOfGroups)
+    begin = within = number(0), stride = number(1), groups = perWarp = 1;
   if (schedule.gridStride)
     stride = arith::MulIOp::create(
         eval.code, loc,

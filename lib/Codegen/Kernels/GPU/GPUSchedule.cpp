@@ -23,8 +23,7 @@ using namespace mlir;
 
 namespace mpcomm::kernels {
 
-/// Bytes of one access, and those that a thread should have under way.
-static constexpr int64_t kAccessBytes = 16;
+/// Bytes that a thread should have under way.
 static constexpr int64_t kBytesInFlight = 64;
 static constexpr int64_t kThreads = 256;
 static constexpr int64_t kMaxThreads = 1024;
@@ -54,6 +53,9 @@ static constexpr int64_t kMaxChunks = 16;
 /// Bytes of shared memory, of 48 KiB, that groups have their sums of columns
 /// in.
 static constexpr int64_t kSharedSumBytes = 40 << 10;
+
+/// What reductions have in shared memory beside rows, at most.
+static constexpr int64_t kStaticShared = 1 << 10;
 
 /// Registers of a thread that may hold a row: of 255, or of the 64 Ki of a
 /// multiprocessor for one block and its neighbour.
@@ -108,7 +110,9 @@ private:
   void planItems();
   void planRows();
   void chooseGroup();
+  void chooseShared();
   void chooseGrid();
+  bool giveGroupsSums(int64_t rows);
   int64_t bytesOf(unsigned argument) const {
     return memoryType(model.layouts[argument].getElementType())
                .getIntOrFloatBitWidth() /
@@ -121,6 +125,8 @@ private:
   const GPULimits &limits;
   GPUSchedule &schedule;
   bool hasRowReduce = false, hasSums = false, ownsRows = false;
+  /// There is a sum that is not of each column apart.
+  bool hasOtherSums = false;
   /// Values a column that live on through a row, and through all rows.
   int64_t rowValues = 0, columnSums = 0;
   /// Types in which columns are summed: each has a buffer of its own.
@@ -151,6 +157,8 @@ void GPUPlanner::readKernel() {
     if (result.kind != ResultKind::Accumulate)
       continue;
     hasSums = true;
+    hasOtherSums |=
+        !result.dims.test(model.column()) || !loopsOverColumn(model, result.op);
     if (result.dims.test(model.column())) {
       ++columnSums;
       sumTypes.insert(memoryType(computeType(getElementTypeOrSelf(value))));
@@ -294,6 +302,31 @@ void GPUPlanner::chooseGroup() {
     schedule.chunks /= 2;
 }
 
+/// Keeps rows in shared memory where they do not fit the registers: later
+/// passes would read them from the cache, whose bandwidth is no more than twice
+/// that of the memory.
+void GPUPlanner::chooseShared() {
+  if (schedule.keepsRow || schedule.passes.passes < 2 ||
+      schedule.group != schedule.threads || schedule.columnBlocks > 1)
+    return;
+  int64_t bytes = 0;
+  SmallVector<std::pair<KernelAccess, int64_t>> rows;
+  eachLoad([&](const KernelAccess &access) {
+    if (access.strides[model.column()] != 1 ||
+        llvm::all_of(ArrayRef(access.strides).drop_back(),
+                     [](int64_t stride) { return stride == 0; }))
+      return;
+    rows.push_back({access, bytes});
+    bytes +=
+        llvm::alignTo(bytesOf(access.argument) * model.columns(), kAccessBytes);
+  });
+  if (rows.empty() ||
+      bytes + kAccessBytes + kStaticShared > limits.launchShared)
+    return;
+  schedule.rowsInShared = std::move(rows);
+  schedule.launchShared = bytes + kAccessBytes;
+}
+
 void GPUPlanner::chooseGrid() {
   int64_t rows = std::max<int64_t>(schedule.rowsOfBlock(model), 1);
   int64_t perBlock = schedule.groups();
@@ -316,6 +349,8 @@ void GPUPlanner::chooseGrid() {
     return;
   }
   schedule.gridStride = false;
+  if (giveGroupsSums(rows))
+    return;
   int64_t others =
       std::max<int64_t>(schedule.keptSize(model), 1) * schedule.columnBlocks;
   int64_t blocks = schedule.blocksAtATime;
@@ -328,9 +363,28 @@ void GPUPlanner::chooseGrid() {
   schedule.blocks = others * schedule.splits;
 }
 
+/// Where the `rows` of a sum are no work for the groups of a block, and there
+/// are enough sums for all groups of all blocks.
+bool GPUPlanner::giveGroupsSums(int64_t rows) {
+  int64_t sums = schedule.keptSize(model), groups = schedule.groups();
+  if (hasOtherSums || hasRowReduce || ownsRows || schedule.sumsInScratch ||
+      schedule.group > kWarp || rows >= groups * kRowsOfGroup ||
+      sums % groups != 0 ||
+      sums / groups * schedule.columnBlocks <
+          limits.processors * kBlocksAtATime)
+    return false;
+  schedule.sumsOfGroups = true;
+  schedule.rowsAtATime = 1;
+  while (schedule.rowsAtATime < 4 && rows % (2 * schedule.rowsAtATime) == 0)
+    schedule.rowsAtATime *= 2;
+  schedule.blocks = sums / groups * schedule.columnBlocks;
+  return true;
+}
+
 void GPUPlanner::planRows() {
   schedule.mapping = GPUSchedule::Rows;
   chooseGroup();
+  chooseShared();
   chooseGrid();
 }
 

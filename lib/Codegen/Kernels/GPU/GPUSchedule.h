@@ -25,6 +25,9 @@
 
 namespace mpcomm::kernels {
 
+/// Bytes of one access.
+constexpr int64_t kAccessBytes = 16;
+
 /// Threads of a warp, whose lanes exchange values without a barrier.
 constexpr int64_t kWarp = 32;
 
@@ -34,6 +37,9 @@ struct GPULimits {
   int64_t processors = 132;
   /// Whether code may be for sm_90a alone.
   bool warpgroups = false;
+  /// Bytes of shared memory that each of two blocks of a processor may ask for
+  /// at the launch.
+  int64_t launchShared = 0;
 };
 
 struct GPUSchedule {
@@ -56,6 +62,11 @@ struct GPUSchedule {
   int64_t chunks = 1;
   /// There is no such loop: all chunks of a row are in registers.
   bool keepsRow = true;
+  /// What is read of rows that are not kept in registers, and where it is in
+  /// shared memory from the first pass on. A thread finds there what it has put
+  /// there itself, so that there are no barriers.
+  llvm::SmallVector<std::pair<KernelAccess, int64_t>> rowsInShared;
+  int64_t launchShared = 0;
   /// Rows that a group has in flight.
   int64_t rowsAtATime = 1;
   /// Blocks a multiprocessor, where their number is fixed; 0: by threads.
@@ -66,6 +77,9 @@ struct GPUSchedule {
   llvm::SmallVector<int> kept;
   /// Blocks that share the rows of a sum.
   int64_t splits = 1;
+  /// Each group has sums of its own, of other kept rows than its neighbours:
+  /// a sum has too few rows for the groups of a block.
+  bool sumsOfGroups = false;
   /// Sums of columns are added up in scratch memory: no loop over columns has
   /// registers for them.
   bool sumsInScratch = false;

@@ -164,23 +164,6 @@ Value TileCode::shared(int64_t bytes, int64_t alignment) {
       b, loc, LLVM::LLVMPointerType::get(b.getContext(), kShared), address);
 }
 
-Value TileCode::launchShared(int64_t alignment) {
-  auto space =
-      gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
-  Value buffer = gpu::DynamicSharedMemoryOp::create(
-      b, loc,
-      MemRefType::get({ShapedType::kDynamic}, b.getI8Type(),
-                      MemRefLayoutAttrInterface(), space));
-  Value address =
-      memref::ExtractAlignedPointerAsIndexOp::create(b, loc, buffer);
-  address = arith::IndexCastUIOp::create(b, loc, i64, address);
-  address =
-      arith::AddIOp::create(b, loc, address, constant(i64, alignment - 1));
-  address = arith::AndIOp::create(b, loc, address, constant(i64, -alignment));
-  return LLVM::IntToPtrOp::create(
-      b, loc, LLVM::LLVMPointerType::get(b.getContext(), kShared), address);
-}
-
 void TileCode::barrier() { gpu::BarrierOp::create(b, loc); }
 
 //===----------------------------------------------------------------------===//

@@ -25,6 +25,7 @@
 #ifndef MPCOMM_LIB_CODEGEN_KERNELS_GPU_GPUTILES_H
 #define MPCOMM_LIB_CODEGEN_KERNELS_GPU_GPUTILES_H
 
+#include "Kernels/GPU/GPUReduce.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
@@ -86,7 +87,9 @@ public:
   /// Shared memory, as !llvm.ptr<3>; what a launch asks for, from the first
   /// multiple of `alignment` on.
   Value shared(int64_t bytes, int64_t alignment = 128);
-  Value launchShared(int64_t alignment);
+  Value launchShared(int64_t alignment) {
+    return kernels::launchShared(b, loc, alignment);
+  }
   void barrier();
 
   Value addF(Value x, Value y);

@@ -28,7 +28,7 @@ static constexpr int64_t kThreads = 256;
 static constexpr int64_t kTile = 64; // rows and columns
 /// Of fewer rows or columns a tile would be empty for the most part.
 static constexpr int64_t kLeast = 16;
-static constexpr int64_t kAccessBytes = 16, kWordBytes = 4;
+static constexpr int64_t kWordBytes = 4;
 
 using Dim = TransposePlan::Dim;
 

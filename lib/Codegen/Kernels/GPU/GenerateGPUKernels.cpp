@@ -158,6 +158,7 @@ void GenerateGPUKernelsPass::runOnOperation() {
   b.setInsertionPointToEnd(device.getBody());
   limits.processors = processors;
   limits.warpgroups = warpgroups;
+  limits.launchShared = launchShared;
   codeOf.clear();
   Alignments alignments(getOperation());
   auto rename = [&](func::FuncOp declaration) { setName(declaration); };

@@ -49,7 +49,7 @@
 // Eight rows are 1,024 bytes from the next eight; the swizzle is one of 128 bytes.
 // PTX: .target sm_90a
 // The left operand is a tile, and both are read along rows; or it is in registers,
-// and the right one is read across, or (own rows of a gradient) along rows.
+// and the right one is read across.
 // PTX: .extern .shared .align 16 .b8 __dynamic_shmem__0[];
 // PTX: setp.ne.b32 adds, {{[01]}}, 0;
 // PTX: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{{[^}]*}}}, %rd{{[0-9]+}}, %rd{{[0-9]+}}, adds, 1, 1, 0, 0;

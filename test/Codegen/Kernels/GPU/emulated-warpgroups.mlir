@@ -53,3 +53,21 @@ gpu.module @mpcomm_kernels {
     gpu.return
   }
 }
+
+// -----
+
+// A left operand in registers from outside of the loop, which ptxas may give away.
+gpu.module @mpcomm_kernels {
+  gpu.func @outside(%m: memref<4xi64>) kernel {
+    %a = arith.constant 1 : i64
+    %l = arith.constant 2 : i32
+    %from = arith.constant 0 : index
+    %to = arith.constant 4 : index
+    %one = arith.constant 1 : index
+    scf.for %i = %from to %to step %one {
+      // expected-error @below {{has no emulation}}
+      %r = llvm.inline_asm has_side_effects "{ .reg .pred adds, yes;\0A setp.ne.b32 adds, 0, 0;\0A setp.ne.b32 yes, 1, 0;\0A wgmma.fence.sync.aligned;\0A wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, {$4, $5, $6, $7}, $8, adds, 1, 1, 0;\0A wgmma.commit_group.sync.aligned;\0A }", "=f,=f,=f,=f,r,r,r,r,l" %l, %l, %l, %l, %a : (i32, i32, i32, i32, i64) -> !llvm.struct<(f32, f32, f32, f32)>
+    }
+    gpu.return
+  }
+}

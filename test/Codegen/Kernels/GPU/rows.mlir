@@ -1,4 +1,5 @@
 // RUN: mpcomm-opt %s --mpcomm-generate-gpu-kernels | FileCheck %s
+// RUN: mpcomm-opt %s --mpcomm-generate-gpu-kernels=launch-shared=180000 | FileCheck %s --check-prefix=SHARED
 // RUN: mpcomm-opt %s --mpcomm-generate-gpu-kernels --mpcomm-gpu-kernels-to-nvvm | FileCheck %s --check-prefix=NVVM
 
 // Row kernels: a group of threads has a row, in registers from one pass to the
@@ -179,3 +180,16 @@ func.func @f(%a: memref<8192x256xf32>, %b: memref<32x4096xf32>, %c: memref<65536
 // NVVM: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr -> vector<4xf32>
 // NVVM: nvvm.shfl.sync bfly
 // NVVM: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr
+
+// A row of 160,000 bytes: the first pass puts it where the others find it.
+// SHARED: func.func private @long({{.*}} mprt.shared_bytes = 160016 : i64
+// SHARED-LABEL: gpu.func @long(
+// SHARED: gpu.dynamic_shared_memory
+// SHARED: scf.for
+// SHARED: vector.load
+// SHARED: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
+// SHARED: gpu.barrier
+// SHARED-NOT: vector.load
+// SHARED: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xf32>
+// SHARED: vector.store
+// SHARED: gpu.return

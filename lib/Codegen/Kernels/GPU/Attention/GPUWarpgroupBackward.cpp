@@ -7,13 +7,18 @@
 //===----------------------------------------------------------------------===//
 //
 // The backward kernels for sm_90a: GPUAttentionGrad.cpp's, but that a block is
-// one warpgroup, which multiplies whole tiles. Its own rows are left operands
-// in registers, or of heads of 128 in shared memory, where twice the others
-// are. What the warps compute between products hides behind the next product:
+// one warpgroup, which multiplies whole tiles. Its own rows, left operands, and
+// twice the others are in shared memory. What the warps compute between
+// products hides behind the next product:
 //
 //   S = own others^T, dP = own others^T  begin
 //   S ends: P;   dv += P dout            begins, while dP is computed
 //   dP ends: dS; dk or dq += dS others   begins, while dv is computed
+//
+// Own rows are not in registers, though for heads of 64 there are enough: in a
+// loop with a branch, as that of a mask, ptxas of CUDA 12.8 and 13.0 (not of
+// 13.5) gives registers of left operands that come from outside of the loop to
+// other values, to dS for one, so that all turns but the first are wrong.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,11 +35,10 @@ class WarpgroupBackward : public BackwardEmitter {
 public:
   WarpgroupBackward(AttentionCode &code, bool ofRows)
       : BackwardEmitter(code, ofRows, kOwnRows),
-        tileBytes(kOwnRows * code.size * 2), inRegisters(code.size == kPanel) {}
+        tileBytes(kOwnRows * code.size * 2) {}
   void run() override;
 
 private:
-  SmallVector<Quad> loadOwn(Value tile);
   /// S or dP of a tile, from own rows of k and q (0) or of v and dout (1).
   void beginScores(int64_t which, SmallVector<Quad> &scores,
                    const WarpgroupTile &other);
@@ -49,35 +53,16 @@ private:
   }
 
   int64_t tileBytes;              ///< of own or other rows of one operand
-  bool inRegisters;               ///< whether own rows are
   Value ownAt, stages, numbersAt; ///< in shared memory
-  std::array<SmallVector<Quad>, 2> ownRows; ///< of k and v; q and dout
 };
 } // namespace
-
-SmallVector<Quad> WarpgroupBackward::loadOwn(Value tile) {
-  Value row = code.add(code.mul(code.warp, 16), code.remainder(code.lane, 16));
-  Value from = code.advance(tile, row, kPanelBytes);
-  Value place = code.remainder(code.lane, kSwizzleRows);
-  SmallVector<Quad> fragments;
-  for (int64_t k = 0; k < slices; ++k) {
-    Value chunk =
-        code.exclusiveOr(code.add(code.divide(code.lane, 16), 2 * k), place);
-    fragments.push_back(
-        code.fragment(code.advance(from, chunk, 16), /*transposed=*/false));
-  }
-  return fragments;
-}
 
 void WarpgroupBackward::beginScores(int64_t which, SmallVector<Quad> &scores,
                                     const WarpgroupTile &other) {
   WarpgroupProduct product;
-  product.left = ownRows[which];
+  WarpgroupTile own(code, code.advance(ownAt, which * tileBytes), kOwnRows);
   for (int64_t k = 0; k < slices; ++k) {
-    if (!inRegisters)
-      product.tile.push_back(
-          WarpgroupTile(code, code.advance(ownAt, which * tileBytes), kOwnRows)
-              .rows(0, k));
+    product.tile.push_back(own.rows(0, k));
     product.right.push_back(other.rows(0, k));
   }
   multiply(code, scores, product, /*accumulates=*/false);
@@ -132,11 +117,9 @@ BackwardEmitter::Carried WarpgroupBackward::tile(Value tile, Value stage,
   return valuesOf(sums);
 }
 
-/// Bytes of a block's tiles: own rows, where they stay, two stages, and the
-/// numbers of both.
+/// Bytes of a block's tiles: own rows, two stages, and the numbers of both.
 static int64_t bytesOfTiles(const AttentionCode &code, bool ofRows) {
-  int64_t tiles = code.size == kPanel ? 4 : 6;
-  return tiles * kOwnRows * code.size * 2 +
+  return 6 * kOwnRows * code.size * 2 +
          (ofRows ? 0 : 2 * kOwnRows * code.scratch.numberBytes);
 }
 
@@ -151,9 +134,7 @@ void WarpgroupBackward::run() {
   stages = sharedBytesOfBackward(code, ofRows)
                ? code.launchShared(kSwizzleBytes)
                : code.shared(bytesOfTiles(code, ofRows), kSwizzleBytes);
-  // Own rows that become registers come through the second stage, which the
-  // first tile leaves alone.
-  ownAt = code.advance(stages, inRegisters ? stageBytes : 2 * stageBytes);
+  ownAt = code.advance(stages, 2 * stageBytes);
   numbersAt = code.advance(ownAt, stageBytes);
   open();
   Value numbers = code.numbers();
@@ -176,15 +157,8 @@ void WarpgroupBackward::run() {
         if (!ofRows)
           copyNumbers(numbers, from, numbersOf(stage));
       },
-      [&] {
-        // Those that stay are waited for together with the first tile.
-        if (!inRegisters)
-          return;
-        code.wait(1);
-        code.barrier();
-        for (int64_t i = 0; i < 2; ++i)
-          ownRows[i] = loadOwn(code.advance(ownAt, i * tileBytes));
-      },
+      // The first tile is waited for together with own rows.
+      [] {},
       [&](Value at, Value stage, Value kind, Carried carried) {
         return tile(at, stage, kind, carried);
       }));

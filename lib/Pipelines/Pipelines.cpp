@@ -318,7 +318,7 @@ void mpcomm::buildCUDAPipeline(OpPassManager &passes,
   llvmOptions.cpu = options.cpu;
   llvmOptions.features = options.features;
   passes.addPass(createConvertMPRTToLLVMPass(llvmOptions));
-  addGPULoweringPipeline(passes);
+  addGPULoweringPipeline(passes, chipsHave(options, ChipFeature::F8Products));
   AssembleKernelsPassOptions assemble;
   llvm::append_range(assemble.chips, options.chips);
   assemble.ptxas = options.ptxas;

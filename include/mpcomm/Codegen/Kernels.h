@@ -28,8 +28,11 @@ void populateMathExpansionPatterns(mlir::RewritePatternSet &patterns,
                                    bool hasExp2 = false);
 
 /// More of them: casts between f8E4M3FN or f8E5M2 and wider floats become
-/// arithmetic on their bits, exact and rounding to nearest even.
-void populateNarrowFloatPatterns(mlir::RewritePatternSet &patterns);
+/// arithmetic on their bits, exact and rounding to nearest even. With `hasF8`
+/// f32 that have been clamped are rounded by NVIDIA's cvt of two f32 (sm_89):
+/// the same numbers, NaN without its sign.
+void populateNarrowFloatPatterns(mlir::RewritePatternSet &patterns,
+                                 bool hasF8 = false);
 
 /// Roundings to bf16, to nearest even, become arithmetic on the bits, for
 /// processors without an instruction for it.
@@ -59,7 +62,8 @@ void addKernelLoweringPipeline(mlir::OpPassManager &passes,
 
 /// Lowers the output of `mpcomm-generate-gpu-kernels` to the NVVM and LLVM
 /// dialects, in the gpu.module with the kernels. `passes` runs on the module.
-void addGPULoweringPipeline(mlir::OpPassManager &passes);
+/// `hasF8`: all chips convert to 8-bit floats (sm_89).
+void addGPULoweringPipeline(mlir::OpPassManager &passes, bool hasF8 = false);
 
 /// Registers these pipelines as `mpcomm-kernels-to-llvm` and
 /// `mpcomm-gpu-kernels-to-nvvm`.

@@ -262,11 +262,15 @@ def ExpandMathPass : Pass<"mpcomm-expand-math"> {
     Option<"hasBFloat", "has-bf16", "bool", "false",
            "The target has an instruction that rounds to bf16">,
     Option<"hasExp2", "has-exp2", "bool", "false",
-           "The target has NVIDIA's instruction ex2.approx">
+           "The target has NVIDIA's instruction ex2.approx">,
+    Option<"hasF8", "has-f8", "bool", "false",
+           "The target has NVIDIA's cvt of two f32 to 8-bit floats, for those "
+           "that have been clamped">
   ];
   let dependentDialects = [
-    "::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
-    "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"
+    "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::vector::VectorDialect"
   ];
 }
 

@@ -30,13 +30,15 @@ static Choices<ConvolutionPlan::Choice> &choices() {
 
 struct Convolution::State {
   const Driver &driver;
+  Gemm &products;
   const Cudnn *library = nullptr;
   DnnHandle handle = nullptr;
   Workspaces workspaces;
   std::unordered_map<const mprt_window_desc *, std::unique_ptr<ConvolutionPlan>>
       plans;
 
-  explicit State(const Driver &driver) : driver(driver), workspaces(driver) {}
+  State(const Driver &driver, Gemm &products)
+      : driver(driver), products(products), workspaces(driver) {}
   ~State() {
     plans.clear();
     if (handle)
@@ -49,11 +51,14 @@ struct Convolution::State {
                                       const void *b, void *c, bool captured);
   Error choose(ConvolutionPlan &plan, CUstream stream, const void *a,
                const void *b, void *c, bool captured);
+  Error run(ConvolutionPlan &plan, const ConvolutionPlan::Choice &choice,
+            CUstream stream, void *workspace, const void *a, const void *b,
+            void *c);
   Error clear(const mprt_window_desc &desc, CUstream stream, void *c);
 };
 
-Convolution::Convolution(const Driver &driver)
-    : state(std::make_unique<State>(driver)) {}
+Convolution::Convolution(const Driver &driver, Gemm &products)
+    : state(std::make_unique<State>(driver, products)) {}
 
 Convolution::~Convolution() = default;
 
@@ -134,13 +139,16 @@ Error Convolution::State::choose(ConvolutionPlan &plan, CUstream stream,
       return makeError(MPRT_OUT_OF_MEMORY, "no memory of the device for ", most,
                        " bytes of scratch");
   }
+  if (plan.product)
+    candidates->push_back({.isProduct = true});
   plan.choice = candidates->front();
   if (tunes() && candidates->size() > 1) {
     // Into the result, which is overwritten in any case.
     void *workspace = scratch ? scratch->data() : nullptr;
     Expected<size_t> fastest =
         findFastest(driver, stream, candidates->size(), [&](size_t candidate) {
-          return plan.run(handle, (*candidates)[candidate], workspace, a, b, c);
+          return run(plan, (*candidates)[candidate], stream, workspace, a, b,
+                     c);
         });
     if (!fastest)
       return fastest.error();
@@ -180,6 +188,15 @@ Convolution::State::planFor(const mprt_window_desc &desc, CUstream stream,
 //===----------------------------------------------------------------------===//
 // Running
 //===----------------------------------------------------------------------===//
+
+Error Convolution::State::run(ConvolutionPlan &plan,
+                              const ConvolutionPlan::Choice &choice,
+                              CUstream stream, void *workspace, const void *a,
+                              const void *b, void *c) {
+  if (choice.isProduct)
+    return products.run(*plan.product, stream, a, b, c);
+  return plan.run(handle, choice, workspace, a, b, c);
+}
 
 static const char *nameOfKind(uint8_t kind) {
   return kind == MPRT_CONVOLUTION              ? "a convolution of ["
@@ -235,7 +252,7 @@ Error Convolution::run(const mprt_window_desc &desc, CUstream stream,
     return nameConvolution(planned.error(), desc);
   ConvolutionPlan &plan = **planned;
   void *workspace = state->workspaces.get(stream, 0, *captured).data;
-  if (Error error = plan.run(state->handle, plan.choice, workspace, a, b, c))
+  if (Error error = state->run(plan, plan.choice, stream, workspace, a, b, c))
     return nameConvolution(error, desc);
   return {};
 }

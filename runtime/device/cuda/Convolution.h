@@ -17,6 +17,7 @@
 #define MPCOMM_RUNTIME_DEVICE_CUDA_CONVOLUTION_H
 
 #include "device/cuda/Driver.h"
+#include "device/cuda/Gemm.h"
 
 #include <memory>
 #include <string>
@@ -26,7 +27,8 @@ namespace mprt::cuda {
 class Convolution {
 public:
   /// The device's context is current wherever this is called.
-  explicit Convolution(const Driver &driver);
+  /// `products` computes what is a product and is faster as such.
+  Convolution(const Driver &driver, Gemm &products);
   ~Convolution();
 
   /// Enqueues what `desc` describes. Fails with MPRT_INVALID_ARGUMENT where the

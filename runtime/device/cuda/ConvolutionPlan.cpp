@@ -198,8 +198,61 @@ Error ConvolutionPlan::describeConvolution() {
       "cudnnSetConvolutionMathType");
 }
 
+/// Whether pixels are rows of channels, one after the other.
+static bool hasPixelRows(const int64_t *sizes, const int64_t *strides) {
+  int64_t channels = sizes[1], height = sizes[2], width = sizes[3];
+  auto is = [&](int dim, int64_t stride) {
+    return sizes[dim] == 1 || strides[dim] == stride;
+  };
+  return is(1, 1) && is(3, channels) && is(2, channels * width) &&
+         is(0, channels * width * height);
+}
+
+/// With windows of one element, all of which are there: images are matrices of
+/// pixels by channels, and a filter is one of output by input channels.
+static std::optional<mprt_gemm_desc> productOf(const mprt_window_desc &d) {
+  if (d.groups != 1 || d.window[0] != 1 || d.window[1] != 1 ||
+      d.strides[0] != 1 || d.strides[1] != 1 || d.low[0] != 0 ||
+      d.low[1] != 0 || d.input[2] != d.output[2] || d.input[3] != d.output[3])
+    return std::nullopt;
+  const int64_t *strides[] = {d.strides_a, d.strides_b, d.strides_c};
+  int filter = d.kind == MPRT_CONVOLUTION_FILTER_GRAD ? 2 : 1;
+  for (int operand = 0; operand < 3; ++operand) {
+    int64_t sizes[4];
+    sizesOfOperand(d, operand, sizes);
+    bool fits = operand == filter
+                    ? (sizes[1] == 1 || strides[operand][1] == 1) &&
+                          (sizes[0] == 1 || strides[operand][0] == sizes[1])
+                    : hasPixelRows(sizes, strides[operand]);
+    if (!fits)
+      return std::nullopt;
+  }
+  int64_t pixels = d.input[0] * d.input[2] * d.input[3];
+  int64_t inside = d.input[1], outside = d.output[1];
+  mprt_gemm_desc product{};
+  product.type_a = product.type_b = product.type_c = d.type;
+  auto set = [&](int64_t m, int64_t n, int64_t k, bool turnsA, bool turnsB) {
+    product.m = m, product.n = n, product.k = k;
+    product.strides_a[turnsA] = turnsA ? m : k;
+    product.strides_a[!turnsA] = 1;
+    product.strides_b[turnsB] = turnsB ? k : n;
+    product.strides_b[!turnsB] = 1;
+    product.strides_c[0] = n, product.strides_c[1] = 1;
+  };
+  if (d.kind == MPRT_CONVOLUTION) // y = x w^T
+    set(pixels, outside, inside, false, true);
+  else if (d.kind == MPRT_CONVOLUTION_INPUT_GRAD) // dx = dy w
+    set(pixels, inside, outside, false, false);
+  else // dw = dy^T x
+    set(outside, inside, pixels, true, false);
+  product.name = d.name;
+  product.location = d.location;
+  return product;
+}
+
 Error ConvolutionPlan::describe(const mprt_window_desc &wanted) {
   desc = wanted;
+  product = productOf(desc);
   int operandX = operandOf(desc, 'x'), operandY = operandOf(desc, 'y');
   for (int operand : {operandX, operandY}) {
     int64_t sizes[4];

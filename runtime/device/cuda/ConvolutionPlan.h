@@ -10,6 +10,7 @@
 
 #include "device/cuda/Cudnn.h"
 
+#include <optional>
 #include <vector>
 
 namespace mprt::cuda {
@@ -21,6 +22,8 @@ public:
     int algorithm = 0;
     int mathType = CUDNN_DEFAULT_MATH;
     uint64_t workspaceBytes = 0;
+    /// The plan's product takes the library's place.
+    bool isProduct = false;
   };
 
   explicit ConvolutionPlan(const Cudnn &library) : library(library) {}
@@ -42,6 +45,9 @@ public:
             const void *a, const void *b, void *c);
 
   mprt_window_desc desc = {};
+  /// The same as a product, where each element of a result has one element of
+  /// the images behind it, channels last.
+  std::optional<mprt_gemm_desc> product;
   Choice choice;
   bool settled = false; // false: the first guess, taken during a capture
 

@@ -36,7 +36,8 @@ public:
              std::string name, const Chip &chip, unsigned rank)
       : driver(driver), device(device), context(context), name(std::move(name)),
         chip(chip), rank(rank), kernels(std::in_place, driver, chip),
-        products(std::in_place, driver), convolutions(std::in_place, driver),
+        products(std::in_place, driver),
+        convolutions(std::in_place, driver, *products),
         attentions(std::in_place, driver), fills(std::in_place, driver) {}
   ~CudaDevice() override;
 

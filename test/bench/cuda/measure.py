@@ -173,7 +173,7 @@ def parse_report(text):
         "replay us": {key: float(value) for key, value in parts.items()},
         "launches": line("launches per step"), "nodes": nodes, "memory": memory,
         "device GB": float(size[1]) * {"": 1e-9, "k": 1e-6, "M": 1e-3, "G": 1}[size[2]] if size else None,
-        "note": line("note:"),
+        "note": line("note:"), "chosen": line("chosen"),
     }  # fmt: skip
 
 

@@ -129,11 +129,23 @@ protected:
     freeAll();
   }
 
+  void TearDown() override {
+    gemm.reset();
+    FakeDevice::TearDown();
+  }
+
+  cuda::Gemm &products() {
+    if (!gemm)
+      gemm.emplace(*driver);
+    return *gemm;
+  }
+
   host::ConvolutionAndPool host;
+  std::optional<cuda::Gemm> gemm;
 };
 
 TEST_F(CudaConvolution, EqualsTheHostOnRandomConvolutions) {
-  cuda::Convolution convolution(*driver);
+  cuda::Convolution convolution(*driver, products());
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
@@ -150,7 +162,7 @@ TEST_F(CudaConvolution, EqualsTheHostOnRandomConvolutions) {
 }
 
 TEST_F(CudaConvolution, ChoosesOnceByTimingOutsideOfCaptures) {
-  cuda::Convolution convolution(*driver);
+  cuda::Convolution convolution(*driver, products());
   Random random(1);
   mprt_window_desc d = {};
   d.kind = MPRT_CONVOLUTION, d.type = MPRT_F32, d.groups = 1;
@@ -180,11 +192,51 @@ TEST_F(CudaConvolution, ChoosesOnceByTimingOutsideOfCaptures) {
   // Afterwards what was chosen, also in captures and by another object.
   before = counts();
   compare(convolution, d, random, true);
-  cuda::Convolution other(*driver);
+  cuda::Convolution other(*driver, products());
   compare(other, d, random, false);
   EXPECT_EQ(counts()[0], before[0]);
   EXPECT_EQ(counts()[1], before[1] + 2);
   EXPECT_EQ(counts()[2], before[2] + 2);
+}
+
+TEST_F(CudaConvolution, IsAProductWhereThatIsFaster) {
+  cuda::Convolution convolution(*driver, products());
+  unsigned tried = 0, chosen = 0, others = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    mpfake_seed(seed);
+    mprt_window_desc d = {};
+    d.kind = uint8_t(seed % 3), d.groups = 1;
+    d.type = uint8_t(std::array{MPRT_BF16, MPRT_F16, MPRT_F32}[seed / 3 % 3]);
+    auto upTo = [&](unsigned most) { return int64_t(1 + random() % most); };
+    d.input[0] = d.output[0] = upTo(3);
+    d.input[1] = upTo(20), d.output[1] = upTo(20);
+    for (int axis = 0; axis < 2; ++axis) {
+      d.input[2 + axis] = d.output[2 + axis] = upTo(6);
+      d.window[axis] = d.strides[axis] = d.dilation[axis] = 1;
+    }
+    // What is no product: padding, gaps, channels first.
+    unsigned other = seed % 5;
+    if (other == 1)
+      d.low[0] = 1, d.output[2] += 2;
+    layOut(d, other == 2 ? 2 : other == 3 ? 0 : 1, seed % 2);
+    bool isProduct = other == 0 || other == 4;
+    uint64_t before = mpfake_count("cublasLtMatmul");
+    compare(convolution, d, random, false);
+    bool wasTried = mpfake_count("cublasLtMatmul") > before;
+    if (isProduct)
+      EXPECT_TRUE(wasTried);
+    if (other == 1)
+      EXPECT_FALSE(wasTried);
+    tried += wasTried;
+    before = mpfake_count("cublasLtMatmul");
+    compare(convolution, d, random, seed % 2);
+    (mpfake_count("cublasLtMatmul") > before ? chosen : others) += wasTried;
+  }
+  EXPECT_GE(tried, 24u);
+  EXPECT_GT(chosen, 0u);
+  EXPECT_GT(others, 0u);
 }
 
 TEST_F(CudaConvolution, RoundsToTf32OnlyWhereAsked) {
@@ -202,7 +254,7 @@ TEST_F(CudaConvolution, RoundsToTf32OnlyWhereAsked) {
   };
   for (bool tf32 : {false, true}) {
     setenv("MPRT_TF32", tf32 ? "1" : "0", 1);
-    cuda::Convolution convolution(*driver);
+    cuda::Convolution convolution(*driver, products());
     void *c = toDevice(bytes(0));
     Error error =
         convolution.run(d, stream, toDevice(bytes(x)), toDevice(bytes(one)), c);
@@ -213,7 +265,7 @@ TEST_F(CudaConvolution, RoundsToTf32OnlyWhereAsked) {
 }
 
 TEST_F(CudaConvolution, ExplainsWhatItCannotDo) {
-  cuda::Convolution convolution(*driver);
+  cuda::Convolution convolution(*driver, products());
   Random random(3);
   mprt_window_desc d = makeCase(random);
   d.kind = MPRT_CONVOLUTION, d.type = MPRT_F32;
@@ -249,7 +301,7 @@ TEST_F(CudaConvolution, ExplainsWhatItCannotDo) {
 }
 
 TEST_F(CudaConvolution, ClearsTheGradientOfAnEmptyBatch) {
-  cuda::Convolution convolution(*driver);
+  cuda::Convolution convolution(*driver, products());
   Random random(5);
   mprt_window_desc d = makeCase(random);
   d.kind = MPRT_CONVOLUTION_FILTER_GRAD;

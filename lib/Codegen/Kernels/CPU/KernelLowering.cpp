@@ -71,9 +71,9 @@ void registerKernelLoweringPipeline() {
   PassPipelineRegistration<>(
       "mpcomm-kernels-to-llvm", "Lowers generated kernels to the LLVM dialect",
       [](OpPassManager &passes) { addKernelLoweringPipeline(passes, {}); });
-  PassPipelineRegistration<>("mpcomm-gpu-kernels-to-nvvm",
-                             "Lowers generated kernels of a GPU to NVVM",
-                             addGPULoweringPipeline);
+  PassPipelineRegistration<>(
+      "mpcomm-gpu-kernels-to-nvvm", "Lowers generated kernels of a GPU to NVVM",
+      [](OpPassManager &passes) { addGPULoweringPipeline(passes); });
 }
 
 } // namespace mpcomm

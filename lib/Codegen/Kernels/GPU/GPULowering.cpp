@@ -22,13 +22,14 @@ using namespace mlir;
 
 namespace mpcomm {
 
-void addGPULoweringPipeline(OpPassManager &passes) {
+void addGPULoweringPipeline(OpPassManager &passes, bool hasF8) {
   OpPassManager &device = passes.nest<gpu::GPUModuleOp>();
   // Index arithmetic of the generator is full of zeros and ones.
   device.addPass(createCanonicalizerPass());
   device.addPass(createCSEPass());
   device.addPass(createLoopInvariantCodeMotionPass());
-  device.addPass(createExpandMathPass({/*hasBFloat=*/true, /*hasExp2=*/true}));
+  device.addPass(
+      createExpandMathPass({/*hasBFloat=*/true, /*hasExp2=*/true, hasF8}));
   device.addPass(createCSEPass());
   device.addPass(createLoopInvariantCodeMotionPass());
 

@@ -187,6 +187,12 @@ Value GPUEmitter::placeInShared(const KernelAccess &access, int64_t offset,
           arith::IndexCastUIOp::create(eval.code, loc, i64, at).getResult()});
 }
 
+/// Of a chunk; the rows begin at multiples of kAccessBytes.
+static unsigned alignmentInShared(VectorType chunk) {
+  int64_t bytes = chunk.getElementTypeBitWidth() / 8 * chunk.getNumElements();
+  return static_cast<unsigned>(std::min(bytes, kAccessBytes));
+}
+
 /// What an earlier pass has put there is known of the piece.
 void GPUEmitter::readShared(Piece &piece) {
   for (auto [i, row] : llvm::enumerate(schedule.rowsInShared)) {
@@ -195,10 +201,9 @@ void GPUEmitter::readShared(Piece &piece) {
       continue;
     Type element = eval.elementOf(access.argument);
     auto type = VectorType::get({schedule.vector}, memoryType(element));
-    unsigned bytes = type.getElementTypeBitWidth() / 8 * schedule.vector;
-    Value raw =
-        LLVM::LoadOp::create(eval.code, loc, type,
-                             placeInShared(access, offset, piece.chunk), bytes);
+    Value raw = LLVM::LoadOp::create(eval.code, loc, type,
+                                     placeInShared(access, offset, piece.chunk),
+                                     alignmentInShared(type));
     piece.chunk.loads.push_back(
         {access, fromMemory(eval.code, loc, raw, element)});
   }
@@ -217,10 +222,9 @@ void GPUEmitter::writeShared(Piece &piece) {
     writtenRows.insert(i);
     Value raw = toMemory(eval.code, loc, known->second,
                          eval.elementOf(access.argument));
-    auto type = cast<VectorType>(raw.getType());
     LLVM::StoreOp::create(eval.code, loc, raw,
                           placeInShared(access, offset, piece.chunk),
-                          type.getElementTypeBitWidth() / 8 * schedule.vector);
+                          alignmentInShared(cast<VectorType>(raw.getType())));
   }
 }
 

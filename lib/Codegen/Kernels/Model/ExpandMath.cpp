@@ -15,6 +15,7 @@
 
 #include "Kernels/Model/ExpandPattern.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -145,7 +146,7 @@ struct ExpandMathPass : impl::ExpandMathPassBase<ExpandMathPass> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     populateMathExpansionPatterns(patterns, hasExp2);
-    populateNarrowFloatPatterns(patterns);
+    populateNarrowFloatPatterns(patterns, hasF8);
     if (!hasBFloat)
       populateBFloatPatterns(patterns);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))

@@ -15,7 +15,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mpcomm/Codegen/Kernels.h"
@@ -234,6 +237,93 @@ struct ExpandTruncation : OpRewritePattern<arith::TruncFOp> {
   }
 };
 
+/// Numbers that have been brought into a range that the format has, two at a
+/// time by NVIDIA's instruction: without a range it makes the largest number of
+/// all beyond.
+struct ConvertClamped : OpRewritePattern<arith::TruncFOp> {
+  ConvertClamped(MLIRContext *context)
+      : OpRewritePattern(context, /*benefit=*/2) {}
+  LogicalResult matchAndRewrite(arith::TruncFOp op,
+                                PatternRewriter &rewriter) const override {
+    std::optional<Format> format = getFormat(op.getType());
+    Type from = getElementTypeOrSelf(op.getIn().getType());
+    auto vector = dyn_cast<VectorType>(op.getType());
+    int64_t count = vector ? vector.getNumElements() : 1;
+    if (!format || !from.isF32() || (vector && vector.getRank() != 1) ||
+        (count != 1 && count % 2 != 0) ||
+        !isClamped(op.getIn(), largestOf(*format)))
+      return rewriter.notifyMatchFailure(op, "no pairs of clamped f32");
+    Location loc = op.getLoc();
+    Bits bits(rewriter, loc, op.getType());
+    auto convert = [&](Value upper, Value lower) -> Value {
+      return NVVM::ConvertF32x2ToF8x2Op::create(
+          rewriter, loc, rewriter.getI16Type(), upper, lower,
+          NVVM::FPRoundingMode::RN, NVVM::SaturationMode::SATFINITE,
+          /*relu=*/false, getElementTypeOrSelf(op.getType()));
+    };
+    Value code;
+    if (count == 1) {
+      Value wide = op.getIn();
+      if (vector)
+        wide = vector::ExtractOp::create(rewriter, loc, wide, 0);
+      Value zero =
+          arith::ConstantOp::create(rewriter, loc, rewriter.getF32FloatAttr(0));
+      code = arith::TruncIOp::create(rewriter, loc, rewriter.getI8Type(),
+                                     convert(zero, wide));
+      if (vector)
+        code = vector::BroadcastOp::create(
+            rewriter, loc, bits.with(rewriter.getI8Type()), code);
+    } else {
+      SmallVector<Value> pairs;
+      for (int64_t i = 0; i < count; i += 2)
+        pairs.push_back(
+            convert(vector::ExtractOp::create(rewriter, loc, op.getIn(), i + 1),
+                    vector::ExtractOp::create(rewriter, loc, op.getIn(), i)));
+      code = vector::FromElementsOp::create(
+          rewriter, loc, VectorType::get({count / 2}, rewriter.getI16Type()),
+          pairs);
+      code = vector::BitCastOp::create(
+          rewriter, loc, cast<VectorType>(bits.with(rewriter.getI8Type())),
+          code);
+    }
+    rewriter.replaceOp(op, bits.cast<arith::BitcastOp>(op.getType(), code));
+    return success();
+  }
+
+private:
+  static double largestOf(const Format &format) {
+    // The code before the first special one: its mantissa has all bits, or all
+    // but the last where that is NaN.
+    double ulps = format.hasInfinity ? 1 : 2;
+    int exponent = format.hasInfinity ? format.bias : format.bias + 1;
+    return std::ldexp(2 - ulps * std::ldexp(1.0, -format.mantissaBits),
+                      exponent);
+  }
+
+  /// Whether the greater of a least and the lesser of a greatest number within
+  /// [-most, most] is the last that was done; NaNs stay.
+  static bool isClamped(Value value, double most) {
+    bool above = false, below = false;
+    while (Operation *op = value.getDefiningOp()) {
+      if (!isa<arith::MaximumFOp, arith::MinimumFOp>(op))
+        break;
+      FloatAttr bound;
+      Attribute constant;
+      if (!matchPattern(op->getOperand(1), m_Constant(&constant)))
+        break;
+      if (auto elements = dyn_cast<SplatElementsAttr>(constant))
+        bound = elements.getSplatValue<FloatAttr>();
+      else
+        bound = dyn_cast<FloatAttr>(constant);
+      if (!bound || !(std::abs(bound.getValueAsDouble()) <= most))
+        break;
+      (isa<arith::MaximumFOp>(op) ? below : above) = true;
+      value = op->getOperand(0);
+    }
+    return above && below;
+  }
+};
+
 struct ExpandBFloatTruncation : OpRewritePattern<arith::TruncFOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::TruncFOp op,
@@ -280,7 +370,10 @@ template <typename Op> struct ExpandConversion : OpRewritePattern<Op> {
 
 } // namespace
 
-void mpcomm::populateNarrowFloatPatterns(RewritePatternSet &patterns) {
+void mpcomm::populateNarrowFloatPatterns(RewritePatternSet &patterns,
+                                         bool hasF8) {
+  if (hasF8)
+    patterns.add<ConvertClamped>(patterns.getContext());
   patterns
       .add<ExpandExtension, ExpandTruncation, ExpandConversion<arith::SIToFPOp>,
            ExpandConversion<arith::UIToFPOp>>(patterns.getContext());

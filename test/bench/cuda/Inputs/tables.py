@@ -86,10 +86,10 @@ def print_steps(answers):
                      ", ".join("%s %.1f" % item for item in share_of(step).items()), ""])  # fmt: skip
         replay = step["replay us"]
         parts.append([name, step["host us"], *(replay.get(k) for k in ("launch", "first", "inputs", "wait", "rest", "idle")),
-                      step["launches"], step["nodes"], step["note"]])  # fmt: skip
+                      step["launches"], step["nodes"], step["chosen"]])  # fmt: skip
     print_table("ms a step", ["program", "ours", "GB", "eager", "compile", "max-autotune", "JAX", "ours / best", "ms of", ""], rows)
     print_table("host time of a replayed step, us", ["program", "processor", "launch", "first", "inputs", "wait", "rest", "device idle",
-                                                     "launches", "nodes", "note"], parts)  # fmt: skip
+                                                     "launches", "nodes", "chosen"], parts)  # fmt: skip
     for half, full in [("gpt2-small-bf16-8", "gpt2-small-f32"), ("resnet50-bf16-128", "resnet50-f32"),
                        ("gpt2-small-fp8", "gpt2-small-bf16")]:  # fmt: skip
         one, other = answers["steps/" + half], answers["steps/" + full]

@@ -318,7 +318,8 @@ void mpcomm::buildCUDAPipeline(OpPassManager &passes,
   llvmOptions.cpu = options.cpu;
   llvmOptions.features = options.features;
   passes.addPass(createConvertMPRTToLLVMPass(llvmOptions));
-  addGPULoweringPipeline(passes, chipsHave(options, ChipFeature::F8Products));
+  addGPULoweringPipeline(passes,
+                         chipsHave(options, ChipFeature::F8Conversions));
   AssembleKernelsPassOptions assemble;
   llvm::append_range(assemble.chips, options.chips);
   assemble.ptxas = options.ptxas;

@@ -33,6 +33,8 @@ bool isForOneChip(llvm::StringRef name);
 enum class ChipFeature {
   TileProducts,      ///< mma.sync of 16 bits, cp.async: from sm_80 on
   F8Products,        ///< products of 8-bit floats: from sm_89 on
+  F8Conversions,     ///< cvt to 8-bit floats: from sm_90 on; of sm_89 in a
+                     ///< version of PTX that LLVM does not use for it
   WarpgroupProducts, ///< wgmma: sm_90a alone
   LargeShared,       ///< twice kHalfOfShared a multiprocessor: sm_90, sm_10x
 };

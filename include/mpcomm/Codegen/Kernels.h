@@ -29,7 +29,7 @@ void populateMathExpansionPatterns(mlir::RewritePatternSet &patterns,
 
 /// More of them: casts between f8E4M3FN or f8E5M2 and wider floats become
 /// arithmetic on their bits, exact and rounding to nearest even. With `hasF8`
-/// f32 that have been clamped are rounded by NVIDIA's cvt of two f32 (sm_89):
+/// f32 that have been clamped are rounded by NVIDIA's cvt of two f32 (sm_90):
 /// the same numbers, NaN without its sign.
 void populateNarrowFloatPatterns(mlir::RewritePatternSet &patterns,
                                  bool hasF8 = false);
@@ -62,7 +62,7 @@ void addKernelLoweringPipeline(mlir::OpPassManager &passes,
 
 /// Lowers the output of `mpcomm-generate-gpu-kernels` to the NVVM and LLVM
 /// dialects, in the gpu.module with the kernels. `passes` runs on the module.
-/// `hasF8`: all chips convert to 8-bit floats (sm_89).
+/// `hasF8`: all chips convert to 8-bit floats (sm_90).
 void addGPULoweringPipeline(mlir::OpPassManager &passes, bool hasF8 = false);
 
 /// Registers these pipelines as `mpcomm-kernels-to-llvm` and

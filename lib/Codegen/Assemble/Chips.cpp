@@ -34,6 +34,8 @@ static bool hasFeature(StringRef chip, ChipFeature feature) {
     return number >= 80;
   case ChipFeature::F8Products:
     return number >= 89;
+  case ChipFeature::F8Conversions:
+    return number >= 90;
   case ChipFeature::WarpgroupProducts:
     return chip == kWarpgroupChip;
   case ChipFeature::LargeShared:

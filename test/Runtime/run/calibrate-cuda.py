@@ -52,10 +52,11 @@ class CalibrateCuda(CalibrateTest):
         found, _ = self.calibrate(1)
         self.assertEqual(found, set())
         counts = self.counts()
-        # Of each of six shapes, forward and both gradients: four calls at a time, once and then five times at least.
+        # Of each of four shapes with windows, forward and both gradients: four calls at a time, once and then five times
+        # at least. The two without may be products.
         self.assertEqual(set(self.efficiency), {"product", "convolution"})
         for call in "Forward", "BackwardData", "BackwardFilter":
-            self.assertGreaterEqual(counts["cudnnConvolution" + call], 6 * 4 * 6)
+            self.assertGreaterEqual(counts["cudnnConvolution" + call], 4 * 4 * 6)
         # Launches are measured as steps are run.
         self.assertGreater(counts["cuGraphLaunch"], 5)
         self.assertGreater(counts["cublasLtMatmul"], 100)

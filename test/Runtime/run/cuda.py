@@ -45,9 +45,9 @@ class Cuda(CudaTest):
                 with self.subTest(program=program, seed=seed), environment(MPFAKE_SEED=seed):
                     log, outcome = self.train(program, "--steps", 40)
                     self.compare(log, losses)
-                    # Zero, backward, copy, update; the bucket is not traded.
+                    # Zero, which is a kernel, backward, copy, update; the bucket is not traded.
                     self.assertRegex(outcome.out, r"launches per step +1 graph of 4 nodes, 4 calls before")
-                    self.assertRegex(outcome.out, r" of its nodes +2 kernels, 1 copies, 1 fills\n")
+                    self.assertRegex(outcome.out, r" of its nodes +3 kernels, 1 copies, 0 fills\n")
                     self.assertRegex(outcome.out, r"host time per step +[\d.]+ us as a graph, [\d.]+ us call")
                     parts = re.search(r" of a replay +launch ([\d.]+) us \(first ([\d.]+) us\), inputs ([\d.]+) us, "
                                       r"wait ([\d.]+) us, rest ([\d.]+) us; device idle ([\d.]+) us\n", outcome.out)  # fmt: skip

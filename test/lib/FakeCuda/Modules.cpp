@@ -74,6 +74,13 @@ static CUresult load(Module &module, const char *image, std::string &why) {
     return CUDA_SUCCESS;
   if (std::memcmp(image, ELFMAG, SELFMAG) != 0) {
     bool text = std::strstr(image, ".version") != nullptr;
+    if (text && std::strstr(image, ".entry mprt_zero_words(")) {
+      // The runtime's own kernels are here.
+      Dl_info self;
+      if (dladdr(reinterpret_cast<void *>(&load), &self))
+        module.library = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+      return module.library ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
+    }
     const std::string &file = state().options.ptx;
     if (text && !file.empty()) {
       std::ifstream stream(file, std::ios::binary);

@@ -17,10 +17,6 @@
 
 using namespace mprt;
 
-/// Before the fake driver looks: what each PTX becomes.
-[[maybe_unused]] static const int withPtx =
-    setenv("MPFAKE_PTX", MPCOMM_FAKE_CUDA_KERNELS, 1);
-
 namespace {
 
 /// A device with one communicator's stream, and what goes to it and comes back.

@@ -54,19 +54,6 @@ KERNEL(scale, 2) {
   x = element<float>(args[1], 0) * x + element<float>(args[1], 1);
 }
 
-/// What the runtime puts in the place of fills: zeros from the first word, or
-/// 16 bytes, to the last.
-template <typename T> static void zeroTo(void *const *args) {
-  T *first = static_cast<T *>(args[0]), *last = static_cast<T *>(args[1]);
-  if (globalThread() <= last - first)
-    first[globalThread()] = {};
-}
-KERNEL(mprt_zero_words, 2) { zeroTo<uint32_t>(args); }
-struct Vector {
-  uint32_t words[4];
-};
-KERNEL(mprt_zero_vectors, 2) { zeroTo<Vector>(args); }
-
 /// out[block] = the sum of the block's threads' in[i].
 SHARED(block_sum, 32 * sizeof(float))
 KERNEL(block_sum, 2) {

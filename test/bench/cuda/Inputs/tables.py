@@ -86,7 +86,7 @@ def print_steps(answers):
                      ", ".join("%s %.1f" % item for item in share_of(step).items()), ""])  # fmt: skip
         replay = step["replay us"]
         parts.append([name, step["host us"], *(replay.get(k) for k in ("launch", "first", "inputs", "wait", "rest", "idle")),
-                      step["launches"], step["nodes"], step["chosen"]])  # fmt: skip
+                      step["launches"], step["nodes"], step.get("chosen", "")])  # fmt: skip
     print_table("ms a step", ["program", "ours", "GB", "eager", "compile", "max-autotune", "JAX", "ours / best", "ms of", ""], rows)
     print_table("host time of a replayed step, us", ["program", "processor", "launch", "first", "inputs", "wait", "rest", "device idle",
                                                      "launches", "nodes", "chosen"], parts)  # fmt: skip

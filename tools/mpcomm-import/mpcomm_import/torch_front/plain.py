@@ -47,7 +47,7 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     if attn_mask is None:
         weights = torch.softmax(scores, -1)
     else:
-        masked = scores.masked_fill(attn_mask.logical_not(), -math.inf) \
+        masked = torch.where(attn_mask, scores, scores.new_full((), -math.inf)) \
             if attn_mask.dtype == torch.bool else scores + attn_mask
         weights = torch.softmax(masked, -1) if is_causal else compat.safe_softmax(masked, -1)
     weights = dropout(weights, dropout_p)

@@ -310,7 +310,7 @@ void mpcomm::buildCUDAPipeline(OpPassManager &passes,
   GenerateGPUKernelsPassOptions kernels;
   kernels.warpgroups = chipsHave(options, ChipFeature::WarpgroupProducts);
   if (chipsHave(options, ChipFeature::LargeShared))
-    kernels.launchShared = kHalfOfShared;
+    kernels.launchShared = kLaunchShared;
   passes.addPass(createGenerateGPUKernelsPass(kernels));
   passes.addPass(createBatchLaunchesPass());
   ConvertMPRTToLLVMPassOptions llvmOptions;

@@ -36,12 +36,13 @@ enum class ChipFeature {
   F8Conversions,     ///< cvt to 8-bit floats: from sm_90 on; of sm_89 in a
                      ///< version of PTX that LLVM does not use for it
   WarpgroupProducts, ///< wgmma: sm_90a alone
-  LargeShared,       ///< twice kHalfOfShared a multiprocessor: sm_90, sm_10x
+  LargeShared,       ///< twice kLaunchShared a multiprocessor: sm_90, sm_100
 };
 
-/// Bytes of shared memory of each of two blocks, of the 228 KiB that
-/// multiprocessors with LargeShared have.
-constexpr int64_t kHalfOfShared = 113 << 10;
+/// Bytes of shared memory that a block may ask for at the launch: as many as
+/// chips have on which PTX for one with LargeShared runs, too (sm_120: one
+/// block a multiprocessor).
+constexpr int64_t kLaunchShared = 99 << 10;
 
 /// Whether all chips that are compiled for have a feature. Without names it is
 /// the default ones, from sm_80 on.

@@ -39,7 +39,7 @@ static bool hasFeature(StringRef chip, ChipFeature feature) {
   case ChipFeature::WarpgroupProducts:
     return chip == kWarpgroupChip;
   case ChipFeature::LargeShared:
-    return number >= 90 && number < 120;
+    return number >= 90;
   }
   return false;
 }

@@ -120,6 +120,8 @@ Error Convolution::State::choose(ConvolutionPlan &plan, CUstream stream,
   plan.settled = !captured;
   if (captured)
     return {};
+  if (plan.product)
+    candidates->push_back({.isProduct = true});
   // Candidates are tried with scratch of their own, of which only what the best
   // one needs is kept. Those for which there is no room are none.
   std::optional<ScratchBuffer> scratch;
@@ -139,8 +141,6 @@ Error Convolution::State::choose(ConvolutionPlan &plan, CUstream stream,
       return makeError(MPRT_OUT_OF_MEMORY, "no memory of the device for ", most,
                        " bytes of scratch");
   }
-  if (plan.product)
-    candidates->push_back({.isProduct = true});
   plan.choice = candidates->front();
   if (tunes() && candidates->size() > 1) {
     // Into the result, which is overwritten in any case.
@@ -264,5 +264,5 @@ Expected<std::string> Convolution::describePlan(const mprt_window_desc &desc) {
     return error;
   if (desc.input[0] == 0)
     return std::string("nothing to do");
-  return std::string("cuDNN");
+  return std::string("cuDNN, or cuBLASLt with windows of 1 x 1");
 }

@@ -27,7 +27,7 @@ namespace mprt::cuda {
 class Convolution {
 public:
   /// The device's context is current wherever this is called.
-  /// `products` computes what is a product and is faster as such.
+  /// `products` computes convolutions of 1 x 1 where that is faster.
   Convolution(const Driver &driver, Gemm &products);
   ~Convolution();
 

@@ -45,8 +45,8 @@ public:
             const void *a, const void *b, void *c);
 
   mprt_window_desc desc = {};
-  /// The same as a product, where each element of a result has one element of
-  /// the images behind it, channels last.
+  /// The same as a product: windows of one element, strides of 1, no padding,
+  /// dense images with the channels last.
   std::optional<mprt_gemm_desc> product;
   Choice choice;
   bool settled = false; // false: the first guess, taken during a capture

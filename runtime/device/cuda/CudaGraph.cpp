@@ -58,11 +58,18 @@ static void writeGraph(const Driver &driver, CUgraph graph, unsigned rank) {
 }
 
 static Expected<GraphNodes> countNodes(const Driver &driver, CUgraph graph) {
-  Expected<std::vector<CUgraphNode>> nodes = nodesOf(driver, graph);
-  if (!nodes)
-    return nodes.error();
+  size_t count = 0;
+  if (Error error = driver.check(driver.cuGraphGetNodes(graph, nullptr, &count),
+                                 "cuGraphGetNodes"))
+    return error;
+  std::vector<CUgraphNode> nodes(count);
+  if (count)
+    if (Error error =
+            driver.check(driver.cuGraphGetNodes(graph, nodes.data(), &count),
+                         "cuGraphGetNodes"))
+      return error;
   GraphNodes counts;
-  for (CUgraphNode node : *nodes) {
+  for (CUgraphNode node : nodes) {
     int type = -1;
     if (Error error = driver.check(driver.cuGraphNodeGetType(node, &type),
                                    "cuGraphNodeGetType"))

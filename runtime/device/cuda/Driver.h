@@ -175,13 +175,13 @@ enum : int {
     (CUgraph graph, CUgraphNode * nodes, size_t *count))                       \
   X(cuGraphNodeGetType, cuGraphNodeGetType, (CUgraphNode node, int *type))     \
   X(cuGraphNodeGetDependencies, cuGraphNodeGetDependencies,                    \
-    (CUgraphNode node, CUgraphNode * before, size_t *count))                   \
+    (CUgraphNode node, CUgraphNode * nodes, size_t *count))                    \
   X(cuGraphNodeGetDependentNodes, cuGraphNodeGetDependentNodes,                \
-    (CUgraphNode node, CUgraphNode * behind, size_t *count))                   \
+    (CUgraphNode node, CUgraphNode * nodes, size_t *count))                    \
   X(cuGraphMemsetNodeGetParams, cuGraphMemsetNodeGetParams,                    \
     (CUgraphNode node, CUmemsetNodeParams * parameters))                       \
   X(cuGraphAddKernelNode, cuGraphAddKernelNode_v2,                             \
-    (CUgraphNode * node, CUgraph graph, const CUgraphNode *before,             \
+    (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies,       \
      size_t count, const CUkernelNodeParams *parameters))                      \
   X(cuGraphAddDependencies, cuGraphAddDependencies,                            \
     (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,            \

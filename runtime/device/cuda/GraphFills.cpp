@@ -13,6 +13,8 @@
 #include "device/cuda/GraphFills.h"
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 using namespace mprt;
 using namespace mprt::cuda;
@@ -73,41 +75,37 @@ done:
 }
 )";
 
-Expected<std::vector<CUgraphNode>> mprt::cuda::nodesOf(const Driver &driver,
-                                                       CUgraph graph) {
+/// What `query` lists; none where it fails.
+template <typename Query>
+static std::optional<std::vector<CUgraphNode>> listNodes(Query query) {
   size_t count = 0;
-  if (Error error = driver.check(driver.cuGraphGetNodes(graph, nullptr, &count),
-                                 "cuGraphGetNodes"))
-    return error;
+  if (query(nullptr, &count) != CUDA_SUCCESS)
+    return std::nullopt;
   std::vector<CUgraphNode> nodes(count);
-  if (count)
-    if (Error error =
-            driver.check(driver.cuGraphGetNodes(graph, nodes.data(), &count),
-                         "cuGraphGetNodes"))
-      return error;
+  if (count && query(nodes.data(), &count) != CUDA_SUCCESS)
+    return std::nullopt;
   return nodes;
 }
 
-/// The nodes before or behind one, as `query` tells.
-template <typename Query>
-static Expected<std::vector<CUgraphNode>>
-neighboursOf(const Driver &driver, CUgraphNode node, Query query,
-             const char *call) {
-  size_t count = 0;
-  if (Error error = driver.check(query(node, nullptr, &count), call))
-    return error;
-  std::vector<CUgraphNode> nodes(count);
-  if (count)
-    if (Error error = driver.check(query(node, nodes.data(), &count), call))
-      return error;
-  return nodes;
+bool GraphFills::load() {
+  if (!isTried) {
+    isTried = true;
+    if (driver.cuModuleLoadDataEx(&module, ptx, 0, nullptr, nullptr) !=
+        CUDA_SUCCESS)
+      module = nullptr;
+    else if (driver.cuModuleGetFunction(&words, module, "mprt_zero_words") !=
+                 CUDA_SUCCESS ||
+             driver.cuModuleGetFunction(&vectors, module,
+                                        "mprt_zero_vectors") != CUDA_SUCCESS)
+      words = nullptr;
+  }
+  return words;
 }
 
 Error GraphFills::replaceOne(CUgraph graph, CUgraphNode fill) {
   CUmemsetNodeParams what{};
-  if (Error error = driver.check(driver.cuGraphMemsetNodeGetParams(fill, &what),
-                                 "cuGraphMemsetNodeGetParams"))
-    return error;
+  if (driver.cuGraphMemsetNodeGetParams(fill, &what) != CUDA_SUCCESS)
+    return {};
   uint64_t bytes = uint64_t(what.width) * what.elementSize;
   if (what.value != 0 || what.height != 1 || bytes == 0 ||
       what.dst % wordBytes != 0 || bytes % wordBytes != 0)
@@ -115,19 +113,17 @@ Error GraphFills::replaceOne(CUgraph graph, CUgraphNode fill) {
   bool isWide = what.dst % vectorBytes == 0 && bytes % vectorBytes == 0;
   uint64_t each = isWide ? vectorBytes : wordBytes;
   uint64_t blocks = (bytes / each + threads - 1) / threads;
-  if (blocks > maxGrid)
+  if (blocks > maxGrid || !load())
     return {};
-
-  Expected<std::vector<CUgraphNode>> before =
-      neighboursOf(driver, fill, driver.cuGraphNodeGetDependencies,
-                   "cuGraphNodeGetDependencies");
-  if (!before)
-    return before.error();
-  Expected<std::vector<CUgraphNode>> behind =
-      neighboursOf(driver, fill, driver.cuGraphNodeGetDependentNodes,
-                   "cuGraphNodeGetDependentNodes");
-  if (!behind)
-    return behind.error();
+  // These fail where edges have more to say than an order.
+  auto dependencies = listNodes([&](CUgraphNode *nodes, size_t *count) {
+    return driver.cuGraphNodeGetDependencies(fill, nodes, count);
+  });
+  auto dependents = listNodes([&](CUgraphNode *nodes, size_t *count) {
+    return driver.cuGraphNodeGetDependentNodes(fill, nodes, count);
+  });
+  if (!dependencies || !dependents)
+    return {};
 
   CUdeviceptr first = what.dst, last = what.dst + bytes - each;
   void *parameters[] = {&first, &last};
@@ -138,46 +134,35 @@ Error GraphFills::replaceOne(CUgraph graph, CUgraphNode fill) {
   kernel.gridDimY = kernel.gridDimZ = kernel.blockDimY = kernel.blockDimZ = 1;
   kernel.kernelParams = parameters;
   CUgraphNode node = nullptr;
-  if (Error error =
-          driver.check(driver.cuGraphAddKernelNode(&node, graph, before->data(),
-                                                   before->size(), &kernel),
-                       "cuGraphAddKernelNode"))
-    return error;
-  std::vector<CUgraphNode> from(behind->size(), node);
+  if (driver.cuGraphAddKernelNode(&node, graph, dependencies->data(),
+                                  dependencies->size(),
+                                  &kernel) != CUDA_SUCCESS)
+    return {};
+  std::vector<CUgraphNode> from(dependents->size(), node);
+  CUresult ordered = CUDA_SUCCESS;
   if (!from.empty())
-    if (Error error =
-            driver.check(driver.cuGraphAddDependencies(
-                             graph, from.data(), behind->data(), from.size()),
-                         "cuGraphAddDependencies"))
-      return error;
-  return driver.check(driver.cuGraphDestroyNode(fill), "cuGraphDestroyNode");
+    ordered = driver.cuGraphAddDependencies(graph, from.data(),
+                                            dependents->data(), from.size());
+  // Without an order to what depends on the fill the kernel must go. With one,
+  // a fill that stays beside it does no harm: both clear the same bytes then.
+  CUresult destroyed =
+      driver.cuGraphDestroyNode(ordered == CUDA_SUCCESS ? fill : node);
+  if (ordered != CUDA_SUCCESS)
+    return driver.check(destroyed, "cuGraphDestroyNode");
+  return {};
 }
 
 Error GraphFills::replace(CUgraph graph) {
-  Expected<std::vector<CUgraphNode>> nodes = nodesOf(driver, graph);
+  auto nodes = listNodes([&](CUgraphNode *found, size_t *count) {
+    return driver.cuGraphGetNodes(graph, found, count);
+  });
   if (!nodes)
-    return nodes.error();
+    return {};
   for (CUgraphNode node : *nodes) {
     int type = -1;
-    if (Error error = driver.check(driver.cuGraphNodeGetType(node, &type),
-                                   "cuGraphNodeGetType"))
-      return error;
-    if (type != CU_GRAPH_NODE_TYPE_MEMSET)
+    if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS ||
+        type != CU_GRAPH_NODE_TYPE_MEMSET)
       continue;
-    if (!isTried) {
-      isTried = true;
-      if (driver.cuModuleLoadDataEx(&module, ptx, 0, nullptr, nullptr) !=
-          CUDA_SUCCESS)
-        module = nullptr;
-      if (module &&
-          (driver.cuModuleGetFunction(&words, module, "mprt_zero_words") !=
-               CUDA_SUCCESS ||
-           driver.cuModuleGetFunction(&vectors, module, "mprt_zero_vectors") !=
-               CUDA_SUCCESS))
-        words = nullptr;
-    }
-    if (!words)
-      return {};
     if (Error error = replaceOne(graph, node))
       return error;
   }

@@ -5,9 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The driver launches a chain of kernels in a time that hardly depends on how
-// many there are, but hands over each fill on its own. cuBLASLt sets 4 bytes to
-// zero before most products on sm_90.
+// The launch of a graph takes longer with each fill in it, and cuBLASLt clears
+// 4 bytes before most products on sm_90.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,8 +14,6 @@
 #define MPCOMM_RUNTIME_DEVICE_CUDA_GRAPHFILLS_H
 
 #include "device/cuda/Driver.h"
-
-#include <vector>
 
 namespace mprt::cuda {
 
@@ -29,21 +26,20 @@ public:
 
   /// Puts a kernel in the place of each node of `graph`, which is not yet
   /// instantiated, that sets whole words of 4 bytes to zero. Other fills stay,
-  /// as do all where the driver cannot compile the kernels. After an error the
-  /// graph must not be used.
+  /// as do those for which the driver refuses that. An error leaves a graph
+  /// that must not be used.
   Error replace(CUgraph graph);
 
 private:
   Error replaceOne(CUgraph graph, CUgraphNode fill);
+  /// Whether the kernels are there.
+  bool load();
 
   const Driver &driver;
   CUmodule module = nullptr;
   CUfunction words = nullptr, vectors = nullptr;
   bool isTried = false;
 };
-
-/// All nodes of a graph.
-Expected<std::vector<CUgraphNode>> nodesOf(const Driver &driver, CUgraph graph);
 
 } // namespace mprt::cuda
 

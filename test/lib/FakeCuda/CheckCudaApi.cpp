@@ -18,9 +18,11 @@
 #define FAKE_CUDA_REAL_TYPES
 #include "CudaApi.h"
 
-// The runtime's own copies of these have the fake's layout (DeviceCallsTest).
+// As the runtime and the fake have them.
 static_assert(sizeof(CUDA_MEMSET_NODE_PARAMS) == 40);
+static_assert(offsetof(CUDA_MEMSET_NODE_PARAMS, width) == 24);
 static_assert(sizeof(CUDA_KERNEL_NODE_PARAMS) == 72);
+static_assert(offsetof(CUDA_KERNEL_NODE_PARAMS, kernelParams) == 40);
 
 #define FAKE_NUMBER(name, number, ...) static_assert(int(name) == number);
 FAKE_CUDA_ERRORS(FAKE_NUMBER)

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string_view>
 
 using namespace fake;
@@ -344,9 +345,12 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph handle,
     return error;
   // The driver would take it, and run all with the priority of the stream that
   // it is launched on.
+  std::optional<int> first;
   for (const Graph::GraphNode &node : graph->nodes)
-    if (!node.destroyed && node.priority != graph->nodes[0].priority &&
-        !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)) {
+    if (!node.destroyed && !first)
+      first = node.priority;
+    else if (!node.destroyed && node.priority != *first &&
+             !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)) {
       explain("a graph of streams of several priorities without its nodes' "
               "priorities");
       return CUDA_ERROR_NOT_SUPPORTED;

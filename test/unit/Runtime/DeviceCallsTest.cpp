@@ -335,6 +335,57 @@ TEST_P(DeviceCalls, ZeroesInGraphsByKernels) {
   }
 }
 
+TEST_P(DeviceCalls, KeepsFillsThatTheDriverDoesNotReplace) {
+  if (GetParam() == onHost)
+    return;
+  struct Case {
+    const char *fails;
+    unsigned kernels, fills;
+  };
+  // The second of two fills; at the end both a kernel and the fill stay.
+  for (const Case &one : {Case{"cuGraphMemsetNodeGetParams:2", 3, 1},
+                          Case{"cuGraphNodeGetDependencies:3", 3, 1},
+                          Case{"cuGraphNodeGetDependentNodes:3", 3, 1},
+                          Case{"cuGraphAddKernelNode_v2:2", 3, 1},
+                          Case{"cuGraphAddDependencies:2", 3, 1},
+                          Case{"cuGraphDestroyNode:2", 4, 1}}) {
+    SCOPED_TRACE(one.fails);
+    void *a = toDevice(Values(elements, 1)), *b = toDevice(Values(elements));
+    void *operands[] = {a, b, b};
+    ASSERT_FALSE(device->beginCapture());
+    EXPECT_FALSE(device->zero(0, b, elements * 4));
+    EXPECT_FALSE(device->launch(0, addKernel, operands));
+    EXPECT_FALSE(device->zero(0, b, elements * 4));
+    EXPECT_FALSE(device->launch(0, addKernel, operands));
+    mpfake_fail(one.fails);
+    Expected<std::unique_ptr<DeviceGraph>> graph = device->endCapture();
+    mpfake_fail("");
+    ASSERT_TRUE(graph) << graph.error().message();
+    EXPECT_EQ((*graph)->nodes().kernels, one.kernels);
+    EXPECT_EQ((*graph)->nodes().fills, one.fills);
+    for (unsigned seed : {1, 2, 3}) {
+      mpfake_seed(seed);
+      EXPECT_FALSE(device->launchGraph(**graph));
+      EXPECT_EQ(toHost(b, elements), Values(elements, 1));
+    }
+  }
+}
+
+TEST_P(DeviceCalls, KeepsFillsWithoutKernelsForThem) {
+  if (GetParam() == onHost)
+    return;
+  void *b = toDevice(Values(elements, 1));
+  ASSERT_FALSE(device->beginCapture());
+  EXPECT_FALSE(device->zero(0, b, elements * 4));
+  mpfake_fail("cuModuleLoadDataEx:1");
+  Expected<std::unique_ptr<DeviceGraph>> graph = device->endCapture();
+  mpfake_fail("");
+  ASSERT_TRUE(graph) << graph.error().message();
+  EXPECT_EQ((*graph)->nodes().fills, 1u);
+  EXPECT_FALSE(device->launchGraph(**graph));
+  EXPECT_EQ(toHost(b, elements), Values(elements));
+}
+
 //===----------------------------------------------------------------------===//
 // Images
 //===----------------------------------------------------------------------===//

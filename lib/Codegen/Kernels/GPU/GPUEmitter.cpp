@@ -348,7 +348,7 @@ SmallVector<GPUKernel> emitGPUKernels(const KernelModel &model,
                                    schedule.threads, sums.scratchBytes());
   main.blocks = schedule.blocks;
   main.gridStride = schedule.gridStride;
-  main.sharedBytes = schedule.launchShared;
+  main.sharedBytes = schedule.sharedRowBytes;
   main.movedBytes = countMovedBytes(model) + sums.scratchBytes();
   GPUEmitter(model, schedule, sums, main.function).run(!separate);
   kernels.push_back(main);

@@ -112,10 +112,10 @@ private:
           body);
   void emitPieces(llvm::MutableArrayRef<GPURow> rows,
                   llvm::MutableArrayRef<RowSum> sums);
-  mlir::Value placeInShared(const KernelAccess &access, int64_t offset,
+  mlir::Value placeInShared(const GPUSchedule::SharedRow &row,
                             const Chunk &chunk);
   void readShared(Piece &piece);
-  void writeShared(Piece &piece);
+  void writeShared(GPURow &row, Piece &piece);
   void emitRowEnd(llvm::MutableArrayRef<GPURow> rows);
   void reduceGroups(llvm::MutableArrayRef<GPURow> rows,
                     llvm::MutableArrayRef<RowSum> sums);
@@ -155,9 +155,8 @@ private:
   llvm::SmallVector<mlir::Value> keptCoordinates;
   llvm::SmallVector<Accumulator> accumulators;
   llvm::SmallVector<RareCase> rareCases;
-  /// Rows in shared memory, and which of the schedule's are there.
-  mlir::Value rowsInShared;
-  llvm::SmallDenseSet<unsigned> writtenRows;
+  /// Where the schedule's rows in shared memory begin.
+  mlir::Value sharedBase;
   /// Where the buffers of row reductions are in this turn.
   mlir::Value turn;
   /// By type: sums of columns of all groups of the block.

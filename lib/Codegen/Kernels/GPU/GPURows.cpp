@@ -174,17 +174,23 @@ SmallVector<Value> GPUEmitter::overColumns(
 }
 
 /// Where a chunk of a row is in shared memory.
-Value GPUEmitter::placeInShared(const KernelAccess &access, int64_t offset,
+Value GPUEmitter::placeInShared(const GPUSchedule::SharedRow &row,
                                 const Chunk &chunk) {
-  int64_t bytes =
-      memoryType(eval.elementOf(access.argument)).getIntOrFloatBitWidth() / 8;
-  Value at = addScaled(eval.code, loc, number(offset), chunk.start, bytes);
+  Type element = memoryType(eval.elementOf(row.access.argument));
+  Value at = addScaled(eval.code, loc, number(row.offset), chunk.start,
+                       element.getIntOrFloatBitWidth() / 8);
   Type i64 = eval.code.getI64Type();
   return LLVM::GEPOp::create(
-      eval.code, loc, rowsInShared.getType(), eval.code.getI8Type(),
-      rowsInShared,
+      eval.code, loc, sharedBase.getType(), eval.code.getI8Type(), sharedBase,
       ArrayRef<LLVM::GEPArg>{
           arith::IndexCastUIOp::create(eval.code, loc, i64, at).getResult()});
+}
+
+/// Integers of the size of a chunk's elements: LLVM has no floats of 8 bits.
+static VectorType integersLike(VectorType chunk) {
+  return VectorType::get(
+      chunk.getShape(),
+      IntegerType::get(chunk.getContext(), chunk.getElementTypeBitWidth()));
 }
 
 /// Of a chunk; the rows begin at multiples of kAccessBytes.
@@ -193,38 +199,33 @@ static unsigned alignmentInShared(VectorType chunk) {
   return static_cast<unsigned>(std::min(bytes, kAccessBytes));
 }
 
-/// What an earlier pass has put there is known of the piece.
+/// What the first pass has put there is known of the piece.
 void GPUEmitter::readShared(Piece &piece) {
-  for (auto [i, row] : llvm::enumerate(schedule.rowsInShared)) {
-    const auto &[access, offset] = row;
-    if (!writtenRows.contains(i))
-      continue;
-    Type element = eval.elementOf(access.argument);
+  for (const GPUSchedule::SharedRow &row : schedule.sharedRows) {
+    Type element = eval.elementOf(row.access.argument);
     auto type = VectorType::get({schedule.vector}, memoryType(element));
-    Value raw = LLVM::LoadOp::create(eval.code, loc, type,
-                                     placeInShared(access, offset, piece.chunk),
+    Value raw = LLVM::LoadOp::create(eval.code, loc, integersLike(type),
+                                     placeInShared(row, piece.chunk),
                                      alignmentInShared(type));
+    if (raw.getType() != type)
+      raw = arith::BitcastOp::create(eval.code, loc, type, raw);
     piece.chunk.loads.push_back(
-        {access, fromMemory(eval.code, loc, raw, element)});
+        {row.access, fromMemory(eval.code, loc, raw, element)});
   }
 }
 
-/// Puts there what the first pass has loaded of the piece.
-void GPUEmitter::writeShared(Piece &piece) {
-  for (auto [i, row] : llvm::enumerate(schedule.rowsInShared)) {
-    const auto &[access, offset] = row;
-    const auto *known = llvm::find_if(piece.chunk.loads,
-                                      [&, &access = access](const auto &load) {
-                                        return load.first == access;
-                                      });
-    if (known == piece.chunk.loads.end())
-      continue;
-    writtenRows.insert(i);
-    Value raw = toMemory(eval.code, loc, known->second,
-                         eval.elementOf(access.argument));
+/// Puts there what the first pass reads of the piece.
+void GPUEmitter::writeShared(GPURow &row, Piece &piece) {
+  for (const GPUSchedule::SharedRow &shared : schedule.sharedRows) {
+    Value value = eval.load(shared.access, row.row, &piece.chunk);
+    Value raw =
+        toMemory(eval.code, loc, value, eval.elementOf(shared.access.argument));
+    auto type = cast<VectorType>(raw.getType());
+    if (integersLike(type) != type)
+      raw = arith::BitcastOp::create(eval.code, loc, integersLike(type), raw);
     LLVM::StoreOp::create(eval.code, loc, raw,
-                          placeInShared(access, offset, piece.chunk),
-                          alignmentInShared(cast<VectorType>(raw.getType())));
+                          placeInShared(shared, piece.chunk),
+                          alignmentInShared(type));
   }
 }
 
@@ -269,7 +270,7 @@ void GPUEmitter::emitPieces(MutableArrayRef<GPURow> rows,
   if (eval.pass == 0)
     for (GPURow &row : rows)
       for (Piece &piece : row.pieces)
-        writeShared(piece);
+        writeShared(row, piece);
   if (eval.pass == schedule.passes.lastPass()) {
     SmallVector<GPURow *> pointers;
     for (GPURow &row : rows)
@@ -452,8 +453,8 @@ void GPUEmitter::emitRows() {
   int64_t perWarp = std::max<int64_t>(kWarp / schedule.group, 1);
   int64_t groups = schedule.groups(), atATime = schedule.rowsAtATime;
   openAccumulators();
-  if (schedule.launchShared)
-    rowsInShared = launchShared(eval.code, loc, kAccessBytes);
+  if (schedule.sharedRowBytes)
+    sharedBase = launchShared(eval.code, loc, kAccessBytes);
   if (schedule.sumsInScratch)
     clearScratchSums();
   // Warps go together: the first of a warp's rows says how long.

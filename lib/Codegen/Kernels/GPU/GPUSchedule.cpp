@@ -55,7 +55,7 @@ static constexpr int64_t kMaxChunks = 16;
 static constexpr int64_t kSharedSumBytes = 40 << 10;
 
 /// What reductions have in shared memory beside rows, at most.
-static constexpr int64_t kStaticShared = 1 << 10;
+static constexpr int64_t kStaticShared = 512;
 
 /// Registers of a thread that may hold a row: of 255, or of the 64 Ki of a
 /// multiprocessor for one block and its neighbour.
@@ -110,6 +110,8 @@ private:
   void planItems();
   void planRows();
   void chooseGroup();
+  void addReads(linalg::LinalgOp op,
+                llvm::SmallVectorImpl<KernelAccess> &reads) const;
   void chooseShared();
   void chooseGrid();
   bool giveGroupsSums(int64_t rows);
@@ -302,29 +304,66 @@ void GPUPlanner::chooseGroup() {
     schedule.chunks /= 2;
 }
 
-/// Keeps rows in shared memory where they do not fit the registers: later
-/// passes would read them from the cache, whose bandwidth is no more than twice
-/// that of the memory.
+/// What the body of an op reads of operands of the kernel along the column, by
+/// way of results that are computed again in each pass.
+void GPUPlanner::addReads(linalg::LinalgOp op,
+                          SmallVectorImpl<KernelAccess> &reads) const {
+  SmallVector<linalg::LinalgOp> work{op};
+  llvm::SmallPtrSet<Operation *, 8> seen;
+  while (!work.empty()) {
+    linalg::LinalgOp next = work.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    for (OpOperand &operand : next->getOpOperands()) {
+      if (!next.payloadUsesValueFromOperand(&operand))
+        continue;
+      auto access = model.accesses.find(&operand);
+      if (access != model.accesses.end()) {
+        if (model.alongColumn(access->second) &&
+            !llvm::is_contained(reads, access->second))
+          reads.push_back(access->second);
+        continue;
+      }
+      auto result = model.results.find(operand.get());
+      if (result != model.results.end() && result->second.reduced.none())
+        work.push_back(result->second.op);
+    }
+  }
+}
+
+/// Keeps rows in shared memory where they do not fit the registers, and a later
+/// pass reads what the first one has read: it would come from the cache.
 void GPUPlanner::chooseShared() {
   if (schedule.keepsRow || schedule.passes.passes < 2 ||
-      schedule.group != schedule.threads || schedule.columnBlocks > 1)
+      schedule.group != schedule.threads)
     return;
+  SmallVector<KernelAccess> first, later;
+  for (Value value : model.order) {
+    const KernelResult &result = model.results.find(value)->second;
+    if (result.reduced.any())
+      addReads(result.op,
+               schedule.passes.pass.lookup(value) == 0 ? first : later);
+  }
+  for (const Store &store : model.stores)
+    if (model.results.find(store.value)->second.kind == ResultKind::Element)
+      addReads(model.results.find(store.value)->second.op, later);
   int64_t bytes = 0;
-  SmallVector<std::pair<KernelAccess, int64_t>> rows;
-  eachLoad([&](const KernelAccess &access) {
-    if (access.strides[model.column()] != 1 ||
-        llvm::all_of(ArrayRef(access.strides).drop_back(),
-                     [](int64_t stride) { return stride == 0; }))
-      return;
+  SmallVector<GPUSchedule::SharedRow> rows;
+  for (const KernelAccess &access : first) {
+    bool isSame = llvm::all_of(ArrayRef(access.strides).drop_back(),
+                               [](int64_t stride) { return stride == 0; });
+    if (isSame || access.strides[model.column()] != 1 ||
+        !llvm::is_contained(later, access))
+      continue;
     rows.push_back({access, bytes});
     bytes +=
         llvm::alignTo(bytesOf(access.argument) * model.columns(), kAccessBytes);
-  });
+  }
   if (rows.empty() ||
       bytes + kAccessBytes + kStaticShared > limits.launchShared)
     return;
-  schedule.rowsInShared = std::move(rows);
-  schedule.launchShared = bytes + kAccessBytes;
+  schedule.sharedRows = std::move(rows);
+  schedule.sharedRowBytes = bytes + kAccessBytes;
 }
 
 void GPUPlanner::chooseGrid() {
@@ -370,9 +409,8 @@ void GPUPlanner::chooseGrid() {
 /// are enough sums for all groups of all blocks.
 bool GPUPlanner::giveGroupsSums(int64_t rows) {
   int64_t sums = schedule.keptSize(model), groups = schedule.groups();
-  if (hasOtherSums || hasRowReduce || ownsRows || schedule.sumsInScratch ||
-      schedule.group > kWarp || rows >= groups * kRowsOfGroup ||
-      sums % groups != 0 ||
+  if (hasOtherSums || hasRowReduce || ownsRows ||
+      rows >= groups * kRowsOfGroup || sums % groups != 0 ||
       sums / groups * schedule.columnBlocks <
           limits.processors * kBlocksAtATime)
     return false;

@@ -62,11 +62,15 @@ struct GPUSchedule {
   int64_t chunks = 1;
   /// There is no such loop: all chunks of a row are in registers.
   bool keepsRow = true;
-  /// What is read of rows that are not kept in registers, and where it is in
-  /// shared memory from the first pass on. A thread finds there what it has put
-  /// there itself, so that there are no barriers.
-  llvm::SmallVector<std::pair<KernelAccess, int64_t>> rowsInShared;
-  int64_t launchShared = 0;
+  /// An operand whose rows are in shared memory from the first pass on, and
+  /// their place there. A thread finds there what it has put there itself, so
+  /// that there are no barriers.
+  struct SharedRow {
+    KernelAccess access;
+    int64_t offset = 0;
+  };
+  llvm::SmallVector<SharedRow> sharedRows;
+  int64_t sharedRowBytes = 0;
   /// Rows that a group has in flight.
   int64_t rowsAtATime = 1;
   /// Blocks a multiprocessor, where their number is fixed; 0: by threads.

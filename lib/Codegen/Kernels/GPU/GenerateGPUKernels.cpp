@@ -89,6 +89,9 @@ GenerateGPUKernelsPass::emitCode(func::FuncOp kernel,
   return success();
 }
 
+/// Bytes of shared memory of a block at most, on any chip.
+static constexpr int64_t kMaxShared = 227 << 10;
+
 /// Blocks of a grid at most (compute capability 3.0 and later).
 static constexpr int64_t kMaxBlocks = INT32_MAX;
 
@@ -125,10 +128,15 @@ GenerateGPUKernelsPass::declare(Operation *op, ArrayRef<GPUKernel> kernels,
 }
 
 LogicalResult GenerateGPUKernelsPass::initialize(MLIRContext *context) {
-  if (processors >= 1 && processors <= 4096)
-    return success();
-  return emitError(UnknownLoc::get(context))
-         << "expected 'processors' in [1, 4096], got " << processors.getValue();
+  if (processors < 1 || processors > 4096)
+    return emitError(UnknownLoc::get(context))
+           << "expected 'processors' in [1, 4096], got "
+           << processors.getValue();
+  if (launchShared < 0 || launchShared > kMaxShared)
+    return emitError(UnknownLoc::get(context))
+           << "expected 'launch-shared' in [0, " << kMaxShared << "], got "
+           << launchShared.getValue();
+  return success();
 }
 
 void GenerateGPUKernelsPass::runOnOperation() {

@@ -94,6 +94,9 @@ public:
   /// Loads all that the kernel reads at a row and chunk, so that it is under
   /// way before the first of it is needed.
   void loadAll(Row &row, Chunk &chunk);
+  /// An operand's elements of the chunk, or of the row (null chunk); loaded
+  /// once.
+  mlir::Value load(const KernelAccess &access, Row &row, Chunk *chunk);
 
   /// `value` with as many lanes as the chunk has.
   mlir::Value lanes(mlir::Value value, Row &row, Chunk &chunk);
@@ -125,7 +128,6 @@ public:
   const Schedule &schedule;
 
 private:
-  mlir::Value load(const KernelAccess &access, Row &row, Chunk *chunk);
   /// The lanes of an access that is contiguous along the innermost row
   /// dimension, by way of a transposed tile of all rows of the block.
   mlir::Value loadTiled(const KernelAccess &access, Row &row, Chunk &chunk);

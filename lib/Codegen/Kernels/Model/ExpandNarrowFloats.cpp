@@ -237,9 +237,9 @@ struct ExpandTruncation : OpRewritePattern<arith::TruncFOp> {
   }
 };
 
-/// Numbers that have been brought into a range that the format has, two at a
-/// time by NVIDIA's instruction: without a range it makes the largest number of
-/// all beyond.
+/// Two numbers at a time by NVIDIA's cvt. It saturates, where a truncation
+/// gives NaN or infinity beyond the format's range: so only what has been
+/// clamped.
 struct ConvertClamped : OpRewritePattern<arith::TruncFOp> {
   ConvertClamped(MLIRContext *context)
       : OpRewritePattern(context, /*benefit=*/2) {}
@@ -300,8 +300,9 @@ private:
                       exponent);
   }
 
-  /// Whether the greater of a least and the lesser of a greatest number within
-  /// [-most, most] is the last that was done; NaNs stay.
+  /// Whether `value` is max(min(x, c), d) or min(max(x, c), d) with constants
+  /// in
+  /// [-most, most].
   static bool isClamped(Value value, double most) {
     bool above = false, below = false;
     while (Operation *op = value.getDefiningOp()) {

@@ -187,9 +187,9 @@ func.func @f(%a: memref<8192x256xf32>, %b: memref<32x4096xf32>, %c: memref<65536
 // SHARED: gpu.dynamic_shared_memory
 // SHARED: scf.for
 // SHARED: vector.load
-// SHARED: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
+// SHARED: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xi32>, !llvm.ptr<3>
 // SHARED: gpu.barrier
 // SHARED-NOT: vector.load
-// SHARED: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xf32>
+// SHARED: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xi32>
 // SHARED: vector.store
 // SHARED: gpu.return

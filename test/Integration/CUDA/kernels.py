@@ -488,6 +488,27 @@ def many_values(rng, name):
     return Program(kernel, [columns_of, everything], {}, set())
 
 
+def few_terms(rng, name):
+    """Many sums of few rows each, for which blocks of a small device have too many groups of threads."""
+    maker, dtype = Maker(rng, name), rng.choice(["bf16", "f16", "f32"])
+    kernel, columns, rows = maker.k, rng.choice([1, 3, 8, 24, 33, 64, 100, 260]), rng.randint(1, 9)
+    sums = min(rng.choice([50, 192, 200, 384, 768, 1536]), 400000 // (columns * rows))
+    full = [sums, rows, columns]
+    kernel.input("x", full, dtype, maker.layout(full, False))
+    kernel.input("b", [columns], "f32")
+    kernel.output("sum", [sums, columns], "f32")
+    wide = [to_f32(dtype, "{0}", "x")] if dtype != "f32" else ["%z = arith.constant -0.0 : f32", "%x = arith.addf {0}, %z : f32"]
+    operands = [("x", "d0, d1, d2"), ("b", "d2")]
+    body = wide + ["%y = arith.addf %x, {1} : f32", "%r = arith.addf %y, {o0} : f32", "yield %r : f32"]
+    start = kernel.fill("0.0", "sum") if rng.random() < 0.5 else "sum"
+    returned = [kernel.generic("prp", operands, [(start, "d0, d2")], "\n".join(body))]
+    if rng.random() < 0.5:
+        kernel.output("all", full, "f32")
+        body = wide + ["%y = arith.addf %x, {1} : f32", "%r = arith.addf %y, %y : f32", "yield %r : f32"]
+        returned.append(kernel.generic("ppp", operands, [("all", "d0, d1, d2")], "\n".join(body)))
+    return Program(kernel, returned, {}, set())
+
+
 def copy(rng, name):
     """A copy in another order of dimensions, by which kernels transpose tiles."""
     maker = Maker(rng, name)
@@ -697,7 +718,8 @@ def main():
     def some(make, name, share):
         return [make(random.Random("%s %s %d" % (name, SEED, n)), "%s%d" % (name, n)) for n in numbers if n % share == 0]
 
-    kinds = [some(lambda rng, name: Maker(rng, name).make(), "k", 1), some(copy, "c", 2), some(many_values, "m", 16), some(Scatter, "s", 2), some(Pool, "p", 2), some(Targets, "t", 2)]
+    kinds = [some(lambda rng, name: Maker(rng, name).make(), "k", 1), some(copy, "c", 2), some(many_values, "m", 16), some(few_terms, "f", 4),
+             some(Scatter, "s", 2), some(Pool, "p", 2), some(Targets, "t", 2)]  # fmt: skip
     failures = sum(check(emulator, driver, kind[i : i + BATCH]) for kind in kinds for i in range(0, len(kind), BATCH))
     if failures:
         sys.exit("%d kernels differ" % failures)

@@ -22,58 +22,39 @@ using namespace mprt::cuda;
 static constexpr uint64_t wordBytes = 4, vectorBytes = 16, threads = 256,
                           maxGrid = 0x7fffffff;
 
-static const char ptx[] = R"(.version 7.0
-.target sm_80
-.address_size 64
+// What a thread does: 2 to the `shift` bytes at its place are stored to.
+#define MPRT_ZERO_ENTRY(name, shift, store)                                    \
+  ".visible .entry " name "(.param .u64 first, .param .u64 last)\n"            \
+  "{\n"                                                                        \
+  "  .reg .pred %p1;\n"                                                        \
+  "  .reg .b32 %r<5>;\n"                                                       \
+  "  .reg .b64 %rd<6>;\n"                                                      \
+  "  ld.param.u64 %rd1, [first];\n"                                            \
+  "  ld.param.u64 %rd2, [last];\n"                                             \
+  "  mov.u32 %r1, %ctaid.x;\n"                                                 \
+  "  mov.u32 %r2, %ntid.x;\n"                                                  \
+  "  mov.u32 %r3, %tid.x;\n"                                                   \
+  "  cvt.u64.u32 %rd3, %r3;\n"                                                 \
+  "  mad.wide.u32 %rd4, %r1, %r2, %rd3;\n"                                     \
+  "  shl.b64 %rd4, %rd4, " shift ";\n"                                         \
+  "  add.s64 %rd5, %rd1, %rd4;\n"                                              \
+  "  setp.gt.u64 %p1, %rd5, %rd2;\n"                                           \
+  "  @%p1 bra done;\n"                                                         \
+  "  cvta.to.global.u64 %rd5, %rd5;\n"                                         \
+  "  mov.u32 %r4, 0;\n"                                                        \
+  "  " store ";\n"                                                             \
+  "done:\n"                                                                    \
+  "  ret;\n"                                                                   \
+  "}\n"
 
-.visible .entry mprt_zero_words(.param .u64 first, .param .u64 last)
-{
-	.reg .pred %p1;
-	.reg .b32 %r<5>;
-	.reg .b64 %rd<6>;
-
-	ld.param.u64 	%rd1, [first];
-	ld.param.u64 	%rd2, [last];
-	mov.u32 	%r1, %ctaid.x;
-	mov.u32 	%r2, %ntid.x;
-	mov.u32 	%r3, %tid.x;
-	cvt.u64.u32 	%rd3, %r3;
-	mad.wide.u32 	%rd4, %r1, %r2, %rd3;
-	shl.b64 	%rd4, %rd4, 2;
-	add.s64 	%rd5, %rd1, %rd4;
-	setp.gt.u64 	%p1, %rd5, %rd2;
-	@%p1 bra 	done;
-	cvta.to.global.u64 	%rd5, %rd5;
-	mov.u32 	%r4, 0;
-	st.global.u32 	[%rd5], %r4;
-done:
-	ret;
-}
-
-.visible .entry mprt_zero_vectors(.param .u64 first, .param .u64 last)
-{
-	.reg .pred %p1;
-	.reg .b32 %r<5>;
-	.reg .b64 %rd<6>;
-
-	ld.param.u64 	%rd1, [first];
-	ld.param.u64 	%rd2, [last];
-	mov.u32 	%r1, %ctaid.x;
-	mov.u32 	%r2, %ntid.x;
-	mov.u32 	%r3, %tid.x;
-	cvt.u64.u32 	%rd3, %r3;
-	mad.wide.u32 	%rd4, %r1, %r2, %rd3;
-	shl.b64 	%rd4, %rd4, 4;
-	add.s64 	%rd5, %rd1, %rd4;
-	setp.gt.u64 	%p1, %rd5, %rd2;
-	@%p1 bra 	done;
-	cvta.to.global.u64 	%rd5, %rd5;
-	mov.u32 	%r4, 0;
-	st.global.v4.u32 	[%rd5], {%r4, %r4, %r4, %r4};
-done:
-	ret;
-}
-)";
+static const char ptx[] =
+    ".version 7.0\n"
+    ".target sm_80\n"
+    ".address_size 64\n" MPRT_ZERO_ENTRY("mprt_zero_words", "2",
+                                         "st.global.u32 [%rd5], %r4")
+        MPRT_ZERO_ENTRY("mprt_zero_vectors", "4",
+                        "st.global.v4.u32 [%rd5], {%r4, %r4, %r4, %r4}");
+#undef MPRT_ZERO_ENTRY
 
 /// What `query` lists; none where it fails.
 template <typename Query>

@@ -395,9 +395,6 @@ void GPUPlanner::chooseGrid() {
   int64_t blocks = schedule.blocksAtATime;
   if (!blocks)
     blocks = std::max(kBlocksAtATime, kThreadsAtATime / schedule.threads);
-  // Sums of all elements have few registers, and few terms of blocks to add.
-  if (columnSums == 0 && !hasRowReduce && schedule.kept.empty())
-    blocks *= 2;
   int64_t wanted = llvm::divideCeil(limits.processors * blocks, others);
   int64_t most = std::max<int64_t>(
       rows / (perBlock * std::max(kRowsOfGroup, schedule.rowsAtATime)), 1);
